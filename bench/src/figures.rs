@@ -129,7 +129,8 @@ impl Figures {
         fs::write(path, text).with_context(|| path.display().to_string())
     }
 
-    /// Adds rows of a run in place of all rows of their groups, and forgets runs without rows.
+    /// Adds the rows of a run. They replace all earlier rows of the same groups; runs that have no rows left are
+    /// removed.
     pub fn add(&mut self, run: Run, rows: Vec<Row>) {
         let is_new = |row: &Row| rows.iter().any(|new| new.group == row.group);
         self.rows.retain(|row| !is_new(row));

@@ -139,7 +139,7 @@ pub fn to_tar(
     })
 }
 
-/// An output that fails once it is to stop.
+/// An output whose writes fail once `stop` is set.
 struct Stoppable<'s> {
     out: Box<dyn Write + Send>,
     stop: &'s AtomicBool,

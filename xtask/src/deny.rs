@@ -15,7 +15,7 @@ use crate::process;
 /// The version of cargo-deny that `deny.toml` is written for.
 const VERSION: &str = "~0.20";
 
-/// Checks, installing cargo-deny under `target/tools` where it is not in the `PATH`.
+/// Runs cargo-deny on the workspaces. Installs it under `target/tools` if it is not in the `PATH`.
 pub fn run(root: &Path) -> Result<()> {
     let program = find_or_install(root)?;
     process::forget_builds_of_tools(root)?;

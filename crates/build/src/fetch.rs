@@ -15,7 +15,7 @@ use super::walked::{WalkedFile, WalkedTree};
 
 /// Files up to this length are read whole.
 pub const WHOLE: u64 = 1 << 20;
-/// Most files handed over together, and most bytes of them.
+/// Batches of small files: at most this many files, and at most this many bytes.
 const BATCH: usize = 32;
 const BATCH_BYTES: u64 = 256 << 10;
 /// Threads that read small files: one waits for the disk while the other copies and hashes.

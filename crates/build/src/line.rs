@@ -70,7 +70,7 @@ pub enum LineError {
     /// More lines than [`Limits::tree_entries`](forerun_vfs::Limits::tree_entries).
     #[error("more entries than the limit allows")]
     Entries,
-    /// Something is there already.
+    /// The path exists already, and the line would create it.
     #[error("{0:?} exists already; \"m\" changes what exists")]
     Exists(String),
     #[error("{0:?} does not exist")]
@@ -88,7 +88,7 @@ pub enum LineError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Contents in a manifest that has none.
+    /// A line refers to data after the entries, but the manifest has none.
     #[error("this manifest has no data: only that of a regular file can follow the entries")]
     NoData,
     /// Contents behind the end of the manifest.

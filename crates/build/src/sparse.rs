@@ -24,8 +24,8 @@ pub struct SparseFile {
 }
 
 impl SparseFile {
-    /// Returns the file as one with holes; gives it back where it has none. That is known without a search:
-    /// compressed files, which take less space too, only cost one.
+    /// Wraps a file that may have holes; returns the file unchanged if its allocated blocks cover its length. A
+    /// compressed file also looks sparse, which costs only a search for holes that finds none.
     ///
     /// # Errors
     /// The errors of fstat(2).

@@ -152,8 +152,8 @@ impl Bits {
         self.add(0, 7);
     }
 
-    /// Adds an empty block with codes of its own (section 3.2.7): 93 bits. It has one code for its end and none
-    /// for distances.
+    /// Adds an empty block with dynamic Huffman codes (RFC 1951, section 3.2.7), 93 bits long. It defines only the
+    /// end-of-block code, and no distance codes.
     fn odd_block(&mut self) {
         self.own_codes();
         self.no_codes(138);

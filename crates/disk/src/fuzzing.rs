@@ -6,7 +6,7 @@ use forerun_vfs::Limits;
 use crate::Disk;
 use crate::crc::crc;
 
-/// Reads a map of hostile bytes, and parts of its disk.
+/// Opens hostile bytes as a disk container. If that works, checks its volumes and reads parts of the disk.
 pub fn walk(bytes: &[u8]) {
     let mut limits = Limits::default();
     limits.walk_bytes = 1 << 20;

@@ -9,8 +9,8 @@ use forerun_sys::memory_limit::{MemoryLimit, Mib, with_block_buffers};
 /// may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// `true`: blocks as large as the page, and merged requests. `false`: the legacy way: blocks of
-    /// 1 KiB, one synchronous request for each, and no readahead.
+    /// Whether to read in blocks as large as the page and merge requests. `false` is for comparison: blocks of 1 KiB,
+    /// one synchronous request each, no readahead.
     pub large_blocks: bool,
     /// Bytes kept ahead of a sequential reader; 0 turns readahead off.
     pub readahead: u64,

@@ -24,7 +24,7 @@ pub const EXTENTS_TOGETHER: usize = 64;
 pub const READS_IN_FLIGHT: usize = 4;
 /// Most bytes that were read ahead and are kept, whatever the budget of the cache.
 pub const AHEAD_BUDGET: u64 = 32 << 20;
-/// Used segments that are kept, because a late read may still want their ends.
+/// How many consumed segments are kept. A read that arrives late may still need the end of one.
 pub const SPENT_SEGMENTS: usize = 2;
 
 // The cache of decoded blocks: read/decoded.rs.

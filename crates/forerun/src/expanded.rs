@@ -59,7 +59,7 @@ mod compressed {
         is_image.then_some(compression)
     }
 
-    /// Decodes all of a file.
+    /// Decodes a whole compressed file into an `Expanded`, within the limits of `options`.
     ///
     /// # Errors
     /// The errors of [`forerun_spans::decode`].

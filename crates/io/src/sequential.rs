@@ -27,8 +27,8 @@ pub struct WindowRules {
     pub first: u64,
     /// The largest window; 0 turns reading ahead off.
     pub max: u64,
-    /// How far reads of one stream may lie from where the last one ended; large reads are allowed
-    /// four times their length in any case.
+    /// How far from the end of the last read the next read may be, and still count as the same stream. For large
+    /// reads, the limit is at least four times their length.
     pub slack: u64,
     /// Bytes that a reader must read in order before a window is requested.
     pub proof: u64,

@@ -7,7 +7,7 @@ use forerun_io::u64_from;
 
 /// The farthest that a span refers back: blocks of LZ4. DEFLATE reaches half as far.
 const LEN: u32 = 64 << 10;
-/// The level of Zstandard: an index is made once and kept.
+/// Zstandard level for stored histories. It is high because an index is made once and then kept.
 const LEVEL: u8 = 9;
 
 /// The last bytes before a span: as many as it may refer to, or fewer.

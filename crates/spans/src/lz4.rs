@@ -127,7 +127,7 @@ impl Frames<'_, '_> {
         self.blocks(&mut frame)
     }
 
-    /// Goes past the magic number of a legacy frame.
+    /// Skips the magic number of a legacy frame and returns the frame.
     fn legacy_frame(&mut self, offset: u64) -> Result<Frame, Failed> {
         self.word(offset)?;
         self.input.consume(LEGACY_MAGIC.len());

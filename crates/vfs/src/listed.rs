@@ -195,7 +195,8 @@ impl<N: Clone> ListedBuilder<N> {
     /// Bytes that a node takes in addition to its name, in the builder's maps and in the tables.
     const NODE_LEN: usize = size_of::<Listed<N>>() + 96;
 
-    /// Creates a tree of a root. `implied` describes it, and all other directories that only paths name.
+    /// Creates a tree with only the root. Directories that are not listed but only appear in paths get the properties
+    /// `implied`, as does the root.
     #[must_use]
     pub fn new(limits: &Limits, implied: N) -> Self {
         Self {

@@ -35,8 +35,8 @@ impl Kind {
         self.name
     }
 
-    /// Returns whether its repair removes data that could be read before, or that other systems may need.
-    /// A caller should not answer yes to such a finding without asking the user.
+    /// Returns whether repairing such a finding removes data that is readable now, or that other systems may need.
+    /// Callers must ask the user before such a repair.
     #[must_use]
     pub const fn loses_data(self) -> bool {
         self.loses_data

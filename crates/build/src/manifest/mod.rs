@@ -216,7 +216,7 @@ impl<'m> Manifest<'m> {
         Ok(index)
     }
 
-    /// Returns the node with the time of entries for which a line says none.
+    /// Sets the default modification time on a node whose line gives none. In a pseudo file this is the current time.
     fn dated(&self, mut node: NewNode) -> NewNode {
         if let Some(pseudo) = &self.pseudo {
             node.mtime = pseudo.now;

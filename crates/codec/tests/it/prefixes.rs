@@ -1,4 +1,5 @@
-//! Streams without a container, and the first bytes of longer ones.
+//! Tests of decoding raw streams (without a container format), and of decoding only the first bytes of a longer
+//! stream.
 
 use forerun_codec::{Codec, DecodeError, Encoder, Encoding};
 

@@ -54,7 +54,8 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
     }
 }
 
-/// Returns whether a file that starts with `head` may be a container.
+/// Returns whether a file that starts with `head` may hold an image behind other data: a SIF file, or an ELF program
+/// such as an AppImage.
 #[must_use]
 pub fn may_contain(head: &[u8]) -> bool {
     sif::is_sif(head) || !matches!(elf::kind(head), elf::ProgramKind::Other)

@@ -30,7 +30,7 @@ enum MapError {
 pub enum Blocks {
     /// Other reads may want them, so they are cached.
     Shared,
-    /// No other read wants a block that this read covers: it is decoded into the answer.
+    /// No other read wants these blocks, so they are decoded straight into the answer and not cached.
     Own,
 }
 

@@ -83,7 +83,7 @@ impl Pusher {
         }
     }
 
-    /// Pushes no more files, because they are read elsewhere.
+    /// Stops pushing files into the page cache, because they are read elsewhere.
     pub fn stop(&self) {
         self.shared.is_off.store(true, Ordering::Relaxed);
     }

@@ -56,7 +56,8 @@ fn a_long_stored_file_takes_large_requests() {
     }
 }
 
-/// A store that records which ranges the engine is done with, and how many bytes it reads once.
+/// A source that records which ranges the engine reports as no longer needed, and counts the bytes requested with the
+/// "read once" purpose.
 struct Forgetful {
     inner: MemorySource,
     done_with: Mutex<Vec<Range<u64>>>,

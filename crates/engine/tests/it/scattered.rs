@@ -15,7 +15,7 @@ const BLOCKS: usize = 512;
 /// Bytes of a block in the image, at most.
 const STORED: usize = BLOCK / 8 * 5;
 
-/// Makes an image with a file that takes about half of its bytes there.
+/// Makes an image with one file. The file's blocks take about half their length in the image.
 fn image() -> (MemImage, NodeId) {
     let mut builder = MemFsBuilder::new();
     let piece = Piece::Encoded {
@@ -42,7 +42,7 @@ fn read(blocks: impl Iterator<Item = usize>, is_slow: bool, options: EngineOptio
     opened
 }
 
-/// Returns all blocks, none beside the one before.
+/// Returns every block number once, in an order in which no two consecutive blocks are neighbours.
 fn scattered() -> impl Iterator<Item = usize> {
     (0..BLOCKS).map(|n| n * 101 % BLOCKS)
 }

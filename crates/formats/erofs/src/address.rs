@@ -1,6 +1,6 @@
 //! Places in the metadata, which is in the image as it is, or in the data of the metabox inode.
 
-/// A place in the metadata.
+/// An offset of metadata, and the space it counts in: the image or the metabox inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub space: Space,

@@ -19,7 +19,7 @@ pub struct Prefix {
 pub enum Meaning<'p> {
     /// Names start with this.
     Name(&'p [u8]),
-    /// The image keeps such attributes to itself, such as digests of its files.
+    /// Attributes with this prefix are internal to the image (such as digests of files) and are not shown.
     Hidden,
     /// No prefix has this number.
     Unknown,

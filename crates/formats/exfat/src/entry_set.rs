@@ -399,7 +399,8 @@ impl EntrySet {
     }
 }
 
-/// Returns `Reserved2` of a file entry as a number.
+/// Returns the seven bytes at offset 25 of a file entry (`Reserved2`) as a number. During a rename forerun keeps the
+/// other location there.
 pub fn pointer(entry: &[u8]) -> u64 {
     let bytes = entry[25..32].iter().rev();
     bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))

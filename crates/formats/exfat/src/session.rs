@@ -1,4 +1,4 @@
-//! Sessions: the volume with its present state. One thread at a time has one.
+//! A session: exclusive access to the volume and its current state. One thread holds it at a time.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -192,7 +192,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Ends the archive where the stream has ended, after `len` bytes. Returns its damage, in a rescue.
+    /// Finishes parsing when the stream ends after `len` bytes. With `rescue`, returns the damage instead of failing.
     fn finish(&mut self, len: u64) -> Result<Option<Error>> {
         // Zeros before something else are no archive.
         let no_zeros = self.no_zeros || self.partial.iter().any(|&byte| byte != 0);

@@ -25,7 +25,7 @@ pub struct Large {
 #[derive(Default)]
 struct Members {
     by_node: HashMap<NodeId, Arc<CutMember>>,
-    /// The nodes of blocks, by the offset of their member's contents.
+    /// The nodes of blocks, keyed by the offset of the member's contents in the archive.
     by_offset: BTreeMap<u64, NodeId>,
     spools: Vec<Spool>,
 }
@@ -159,7 +159,7 @@ impl Blobs for Large {
 }
 
 impl CutMember {
-    /// Visits the places of the bytes in `range`.
+    /// Calls `visit` for each piece of `range` with its place: in the archive or in the spool.
     pub fn map(
         &self,
         range: Range<u64>,

@@ -155,10 +155,10 @@ pub fn give_bytes(mut bytes: Vec<u8>) -> *mut u8 {
     start.wrapping_add(HEAD)
 }
 
-/// Bytes before those that the caller sees.
+/// Bytes that [`give_bytes`] puts before the pointer it returns: they hold the length of the allocation.
 const HEAD: usize = size_of::<usize>();
 
-/// Takes bytes back that [`give_bytes`] has given. Null is none.
+/// Frees bytes that [`give_bytes`] returned. Does nothing for null.
 ///
 /// # Safety
 /// `bytes` is null, or was returned by [`give_bytes`] and not freed.

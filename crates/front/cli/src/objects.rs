@@ -15,7 +15,8 @@ pub fn refuse_without_store(image: &Image, hint: &str) -> Result<()> {
     Err(Failure::usage(message).hint(hint))
 }
 
-/// Returns whether files of an image are objects of a store. An error is for the program that reads the file.
+/// Returns whether the image has a regular file whose contents are in an object store. Entries that cannot be read
+/// are skipped; the program that reads them gets the error.
 pub fn needs_store(image: &Image) -> bool {
     let reader = image.reader();
     reader.fs().capabilities().objects.is_some()

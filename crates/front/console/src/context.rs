@@ -45,7 +45,7 @@ impl Context {
         self.started.elapsed()
     }
 
-    /// Gives up all that `sandbox` does not name, unless `--no-sandbox` was given.
+    /// Enters the sandbox: the process keeps only the rights that `sandbox` names. Does nothing with `--no-sandbox`.
     pub fn confine(&self, sandbox: &Sandbox) {
         self.confinement.enter(&self.global, sandbox);
     }

@@ -110,7 +110,7 @@ fn tell_of_memory(context: &Context, image: &RemoteImage) {
     }
 }
 
-/// Formats a date that says its zone.
+/// Formats a time as date and time in UTC.
 fn date(time: SystemTime) -> String {
     match jiff::Timestamp::try_from(time) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),

@@ -23,7 +23,7 @@ const FOR_THE_STARTED: Duration = Duration::from_millis(500);
 /// From one attempt to the next.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Opens a volume, again and again while a process that may be about to end has it.
+/// Opens a volume, and retries for a short time while another process that may be about to end holds it.
 pub fn patiently<T>(image: &Path, open: impl FnMut() -> Result<T>) -> Result<T> {
     let source = image.canonicalize();
     let source = source.as_deref().unwrap_or(image);

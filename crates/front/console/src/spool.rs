@@ -48,7 +48,7 @@ pub fn open_index(
         .ok()
 }
 
-/// Returns the sandbox in which an index can be kept.
+/// Returns a sandbox that still allows creating files in the index's directory.
 pub fn sandbox(index: &KeptIndex) -> Sandbox {
     Sandbox::new().name_files_in(index.dir())
 }

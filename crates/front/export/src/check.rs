@@ -28,7 +28,7 @@ pub struct Finding {
     pub path: Option<Vec<u8>>,
     /// Whether something cannot be read; otherwise it deviates from the format but loses nothing.
     pub fatal: bool,
-    /// The error, with its place.
+    /// What is wrong, and where in the image.
     pub error: Error,
 }
 

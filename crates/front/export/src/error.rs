@@ -1,4 +1,4 @@
-//! Errors on the way out of an image.
+//! Errors of exporting an image: extract, tar, convert and check.
 
 use std::io;
 use std::path::PathBuf;

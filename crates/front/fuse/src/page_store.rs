@@ -80,7 +80,7 @@ fn store(
     Ok(is_stored)
 }
 
-/// Returns the message before its data.
+/// Returns the header of the STORE notification, which is sent before `data`.
 fn header(file: u64, at: u64, data: &[u8]) -> io::Result<Vec<u8>> {
     let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let size = u32::try_from(data.len()).map_err(too_long)?;

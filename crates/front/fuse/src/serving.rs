@@ -47,7 +47,7 @@ pub struct Serving {
 /// How the threads of a mount ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// All of them, with this result.
+    /// All threads have ended, with this result.
     Joined(io::Result<()>),
     /// The mount has ended, and some of them hang.
     Hung,

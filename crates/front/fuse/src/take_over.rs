@@ -19,9 +19,9 @@ use crate::serving::{Serving, serve_session};
 use crate::unmounter::Unmounter;
 use crate::workers::Workers;
 
-/// Takes over a mount of `image`, and returns when it is served here. `identity` is the caller's
-/// identity of the image, to be compared with the one from the process that made the mount.
-/// `when_ready` runs when nothing is left that is likely to fail, and errors can still be reported.
+/// Takes over a mount of `image` from another server and returns once this process serves it. `when_ready` runs after
+/// the last step likely to fail, while errors can still be reported. Fails if `identity` differs from the identity
+/// that the first server sent.
 ///
 /// # Errors
 /// [`MountError`]. The supervisor then still has the mount.

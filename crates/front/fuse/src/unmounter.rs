@@ -1,7 +1,7 @@
-//! Unmounting by the process that serves the mount.
+//! Unmounts from the serving process.
 //!
-//! umount(2) takes a path, and that may lead to another mount by now: our own may have been unmounted
-//! or covered. So the number and the device of the mount decide.
+//! umount(2) takes a path, which may now lead to another mount (ours unmounted or covered). So the mount is found by
+//! its mount number and device.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

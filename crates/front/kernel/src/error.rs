@@ -101,7 +101,7 @@ pub enum Error {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The attempt: driver, and what it was to read.
+    /// The driver that was tried, and the file or device that it was to mount.
     pub what: String,
     /// At what: an option with its value, or the mount itself.
     pub step: String,

@@ -40,7 +40,7 @@ impl ByteRanges {
         }
     }
 
-    /// Returns whether no gap has been closed.
+    /// Returns whether the set is exact: no gaps between ranges had to be closed to limit the number of ranges.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.closed == 0

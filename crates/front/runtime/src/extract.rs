@@ -234,7 +234,8 @@ impl<'e> Extraction<'e> {
         first_error.map_or(Ok(()), |error| Err(failed(error)))
     }
 
-    /// Gives the directories that the walk has left their permissions and times. Before, they can be written to.
+    /// Sets the permissions and times of directories that the walk has finished. They keep write permission until
+    /// then, because files are created in them.
     fn leave(&mut self, next: &[u8]) -> Result<(), Failure> {
         while let Some(last) = self.open.last() {
             let rest = next.strip_prefix(last.path.as_slice());

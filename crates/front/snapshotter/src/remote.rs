@@ -13,8 +13,9 @@ pub struct Wanted {
     pub layer: RemoteLayer,
 }
 
-/// Returns the layer that labels name, if its image can be mounted in the place of being unpacked: at least one of
-/// its layers has a table of contents; and all layers below are such snapshots too, as one mount shows them all.
+/// Returns the layer that the snapshot's labels name, if its image can be mounted instead of unpacked. That needs a
+/// table of contents in at least one of its layers, and all layers below must be mounted snapshots too, because one
+/// mount shows them all.
 pub fn wanted(
     images: &dyn Images,
     manifests: &Manifests,

@@ -58,7 +58,8 @@ pub struct CachedBlob {
     pub(crate) present: Bitmap,
     /// Chunks that the state file is known to have.
     pub(crate) durable: Bitmap,
-    /// Number of missing chunks; never less than the bitmap shows.
+    /// Number of chunks that are not present. It may be too high for a moment, but is never lower than the bitmap
+    /// shows.
     pub(crate) missing: AtomicU64,
     /// Chunks that this process has verified.
     pub(crate) checked: Bitmap,

@@ -25,7 +25,8 @@ pub struct BlobSpec {
     pub chunk_size: u32,
     /// The digests of the chunks. Without a table, chunks are stored unverified.
     pub table: Option<Arc<VerifiedTable>>,
-    /// How far the table is trusted.
+    /// Where the table comes from. This decides which chunks are compared with it again, and when the blob counts as
+    /// verified.
     pub trust: TableTrust,
     /// A name for people, shown in lists.
     pub label: String,

@@ -67,7 +67,7 @@ pub fn texts(bytes: &[u8]) {
     }
 }
 
-/// Returns texts for [`texts`] to start from.
+/// Returns the seeds of the fuzz target [`texts`]: valid examples of the texts that it parses.
 pub fn text_seeds() -> Vec<Vec<u8>> {
     let list = b"forerun access list 1\nimage: sha256:x\nchunk: 1024\n4-5\n0\n6-8\n";
     let digest = Digest::of(b"abc");

@@ -1,4 +1,4 @@
-//! Options of a cache.
+//! Settings of a cache: its size, how far its stored chunks are trusted, and when they are made durable.
 
 use std::time::Duration;
 

@@ -83,7 +83,7 @@ impl Record {
     }
 }
 
-/// The file of records.
+/// The file that holds one fixed-length record for each chunk of a blob.
 #[derive(Debug)]
 pub(crate) struct Records {
     file: File,

@@ -49,7 +49,7 @@ impl CachedBlob {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// Writes a run of right chunks.
+    /// Writes one run of consecutive chunks that passed verification, with their records.
     fn write_run(
         &self,
         first: u64,

@@ -18,7 +18,7 @@ use crate::{Seeds, TARGETS, Target};
 
 /// Bytes of all archives together at the most.
 pub const TOTAL: usize = 5_000_000;
-/// Time that the kept inputs of one target may take together, in the profile of tests.
+/// Time that replaying all kept inputs of one target may take in the test build profile.
 const TIME_OF_ALL: Duration = Duration::from_millis(500);
 /// Time that one kept input may take.
 const TIME_OF_ONE: Duration = Duration::from_millis(50);

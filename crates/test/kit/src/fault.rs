@@ -112,7 +112,7 @@ fn eio() -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// Holds a slow read back until it is opened.
+/// A gate that blocks a slow read until the test opens the gate.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     state: Arc<(Mutex<GateState>, Condvar)>,

@@ -7,7 +7,7 @@
 
 use crate::rng::Rng;
 
-/// A machine with a branch filter in XZ.
+/// A processor architecture for which XZ has a branch filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// x86: the opcode 0xE8 and four bytes, at any position.

@@ -1,4 +1,4 @@
-//! Readers put together as the library does it, over any driver and source, and what they counted.
+//! Builds a reader over any driver and source as the library builds it, and gives access to its counters.
 
 use std::sync::Arc;
 

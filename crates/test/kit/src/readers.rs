@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{children, eventually};
 
-/// After this long, a reader will not end.
+/// If a reader has not ended after this time, the test assumes that it hangs.
 const READER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The processes. Dropped, they are killed.

@@ -22,8 +22,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts what `command` makes for a port, with its output in `dir`/log, and waits until it
-    /// answers requests for `path`.
+    /// Starts a server with the command that `command` builds for a free port. The output goes to `dir/log`. Returns
+    /// when the server answers a request for `path`.
     pub fn start(dir: &Path, path: &str, command: impl Fn(u16) -> Command) -> Self {
         let mut said = String::new();
         for _ in 0..TRIES {

@@ -36,7 +36,7 @@ use place::Placing;
 
 /// Bits of the superblock's incompatible features that the maps depend on.
 pub mod feature {
-    /// Streams end with their block, and zeros come before them.
+    /// Compressed streams end at the end of their block; zeros fill the space before them.
     pub const ZERO_PADDING: u32 = 0x0000_0001;
     /// There are large physical clusters, and records of the algorithms.
     pub const BIG_PCLUSTER: u32 = 0x0000_0002;

@@ -206,11 +206,11 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Adds clusters to a node until it has `clusters`, links them if the chain is not contiguous,
-    /// and returns the chain. The set is left as it is.
+    /// Allocates clusters until the node has `clusters`, and returns its chain. Writes the links in the FAT only for
+    /// the root directory and for a chain that is not contiguous, and does not update the file's directory entry set.
     ///
     /// # Errors
-    /// `NoSpace`, with nothing taken; `Write`, `Io`.
+    /// `NoSpace` (nothing is then allocated), `Write` or `Io`.
     pub fn grow_chain(&mut self, id: NodeId, clusters: u32) -> Result<Arc<crate::chain::Chain>> {
         let old = self.chain(id)?;
         let is_chained = match id {

@@ -16,7 +16,7 @@ impl Bits {
     /// Returns an empty set for a volume with `clusters` clusters.
     ///
     /// # Errors
-    /// `Limit` if memory is shorter than the volume's own bitmap.
+    /// `Limit` if memory for the bitmap cannot be allocated.
     pub fn new(clusters: u32) -> Result<Self> {
         let len = u64::from(clusters.div_ceil(8));
         let mut bytes = Vec::new();

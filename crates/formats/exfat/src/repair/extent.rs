@@ -1,5 +1,5 @@
-//! The part of an allocation that was ever written: a wrong length beyond it is no reason to take
-//! clusters from other sets.
+//! Which part of an allocation to trust: the part that was ever written. A wrong length beyond it is no reason to
+//! take clusters from other entry sets.
 
 use std::rc::Rc;
 

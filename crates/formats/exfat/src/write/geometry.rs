@@ -32,7 +32,7 @@ pub struct Geometry {
     pub clusters: u32,
     /// Clusters of the bitmap, the first of the heap.
     pub bitmap_clusters: u64,
-    /// Clusters of the up-case table, which follows.
+    /// Clusters of the up-case table, which follows the bitmap on the volume.
     pub upcase_clusters: u64,
     pub used: u64,
 }

@@ -236,7 +236,7 @@ fn a_full_volume_has_no_room_for_a_bitmap() {
     assert!(summary.remains() > 0);
 }
 
-/// Asserts that each file is where it was, or in the directory of what was lost.
+/// Asserts that each file is at its old path, or below the directory of lost files (`FORERUN.LOST`).
 #[track_caller]
 fn assert_all_kept(before: &Files, after: &Files, what: &str) {
     for (path, content) in before {

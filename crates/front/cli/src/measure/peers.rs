@@ -39,7 +39,7 @@ pub struct Place<'p> {
     pub format: &'p str,
     /// Where the image starts.
     pub offset: u64,
-    /// Its length; to the end of the file where there is none.
+    /// Length of the image in bytes. `None` means that it reaches to the end of the file.
     pub size: Option<u64>,
     /// The object store of a composefs image.
     pub objects: Option<&'p Path>,
@@ -176,7 +176,8 @@ impl Peer {
         }
     }
 
-    /// Returns the command that extracts an image to a directory that is not there; none for those that mount.
+    /// Returns the command with which this peer extracts an image to the directory `out`, which must not exist.
+    /// `None` for peers that only mount.
     pub fn extract(self, place: &Place<'_>, out: &Path) -> Option<Command> {
         let name = self.program()?;
         let mut command = Command::new(self.path().unwrap_or_else(|| name.into()));

@@ -200,8 +200,8 @@ fn serve(
     Ok(Exit::Ok)
 }
 
-/// Reports that the mount answers, and redirects standard error to the log. From then on only a process in
-/// the foreground, without a log, has a terminal.
+/// Tells the caller that the mount is ready and sends standard error to the log. After that, only a foreground
+/// process without a log still writes to the terminal.
 fn leave_the_terminal(log: Option<File>, is_successor: bool, in_background: bool) -> Result<()> {
     if is_successor {
         daemon::ready_to_go_on(log)?;

@@ -6,8 +6,8 @@ use super::Via;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
-/// Refuses a directory on which forerun has mounted an image already. A dead FUSE mount is left to
-/// [`forerun_fuse::mount`] where FUSE is to be used again.
+/// Refuses to mount on a directory where a forerun mount already exists. For a FUSE mount it leaves a dead old one to
+/// [`forerun_fuse::mount`], which can replace it.
 pub fn refuse(dir: &Path, via: Via) -> Result<()> {
     let Ok(Some(entry)) = forerun_sys::mountpoint::mount_at(dir) else {
         return Ok(());

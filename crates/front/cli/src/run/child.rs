@@ -73,8 +73,8 @@ impl Child {
         }
     }
 
-    /// Has it abort the connection of the mount once this process is dead: a thread of it may wait for the answer to a request
-    /// that no process gives then, and so would the command.
+    /// Makes this child, process 1 of the command's namespace, abort the FUSE connection once the calling process is
+    /// dead. Otherwise a thread that waits for an answer would hang, and the command with it.
     pub fn watch_over(&self, abort: Option<Abort>) -> Result<()> {
         let watching = |error: io::Error| failed("being watched by process 1", &error);
         let lifeline = forerun_fuse::lifeline().map_err(watching)?;

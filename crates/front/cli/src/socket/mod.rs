@@ -251,7 +251,7 @@ fn ask_all_of(dir: &Directory, patience: Duration, asked: &mut Asked) {
     }
 }
 
-/// A question that is being asked.
+/// A question to a serving process: still running in a thread, or answered.
 enum Asking<'scope> {
     Thread(ScopedJoinHandle<'scope, io::Result<String>>),
     Done(io::Result<String>),

@@ -337,7 +337,7 @@ fn check_compares_objects_with_their_digests() {
     forerun(at, &off).ok();
 }
 
-/// Checks that no zeros are taken for the contents of a file that are elsewhere.
+/// Checks that reading a file whose contents are stored elsewhere (metacopy) is an error, and does not return zeros.
 #[test]
 fn a_file_without_its_contents_is_an_error_for_its_readers_in_every_format() {
     if !require::root() {

@@ -146,7 +146,7 @@ impl Place {
         drop(fs::remove_file(self.path("archive")));
     }
 
-    /// Mounts the image, reads what is there with a script, and unmounts it.
+    /// Mounts the image, runs `script` (which reads the files in the mount), and unmounts it.
     fn mount(&self, what: &str, script: &str) {
         let args = ["mount", "-f", "image", "mnt"];
         let mnt = self.path("mnt");

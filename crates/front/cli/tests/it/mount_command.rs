@@ -251,7 +251,8 @@ fn fixture_for_terminals() -> Option<Fixture> {
     fixture()
 }
 
-/// Runs a script on a terminal that stops what writes to it from the background, and closes the terminal.
+/// Runs a script on a pseudo-terminal with `stty tostop`, so background processes that write to it are stopped, and
+/// closes the terminal.
 fn on_a_terminal(fixture: &Fixture, script: &str) -> String {
     let line = format!("stty tostop; {script}");
     let output = Command::new("script")

@@ -103,7 +103,7 @@ pub fn run(start: &Start<'_>) -> u8 {
     })
 }
 
-/// Checks, and prints the verdict. Returns the exit status.
+/// Checks the image without repairing it, prints the verdict, and returns the exit status.
 fn look(context: &Context, args: &ImageArgs) -> Result<u8> {
     let image = context.open(args)?;
     let summary = findings(context, &image);

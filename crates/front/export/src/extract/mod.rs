@@ -163,7 +163,7 @@ struct ExtractJob<'j> {
     reader: &'j Reader,
     options: &'j ExtractOptions,
     progress: &'j dyn Progress,
-    /// The attributes that new nodes get by themselves.
+    /// The attributes that the target filesystem gives new files by itself.
     defaults: Option<Defaults>,
     set_owners: bool,
     /// Owners that are not set are counted.

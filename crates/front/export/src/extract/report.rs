@@ -49,7 +49,7 @@ impl Loss {
     }
 }
 
-/// One kind of loss, of many entries.
+/// One kind of loss, how many entries it affected, and examples of their paths.
 #[derive(Debug)]
 pub struct Shortfall {
     /// The kind of loss.

@@ -51,7 +51,7 @@ impl Numbers {
         }
     }
 
-    /// Returns whether the next server would get the numbers of the first one.
+    /// Returns whether no server number is left: the next server would use inode numbers that the first one used.
     pub const fn are_used_up(&self) -> bool {
         self.server == MOST_SERVERS << SERVER_SHIFT
     }

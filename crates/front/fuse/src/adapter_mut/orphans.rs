@@ -50,7 +50,8 @@ impl Orphans {
         self.closed.notify_all();
     }
 
-    /// Returns how many files were closed so far, for [`more_than`](Self::more_than).
+    /// Returns how many files have been closed so far. Pass the result to [`more_than`](Self::more_than) to learn
+    /// whether more were closed since.
     pub fn count(&self) -> u64 {
         self.state().closed
     }

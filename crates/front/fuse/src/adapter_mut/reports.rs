@@ -34,7 +34,7 @@ impl Reports {
         self.state.lock().unpoisoned()
     }
 
-    /// Records that a directory has to report that a server has died.
+    /// Records that the next fsync(2) of `dir` must report the death of an earlier server.
     pub fn await_report(&self, dir: NodeId) {
         self.state().unreported.insert(dir);
     }

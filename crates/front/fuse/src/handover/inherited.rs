@@ -19,7 +19,7 @@ pub struct Inherited {
     pub(crate) offer: Offer,
 }
 
-/// A volume that the supervisor has this process serve.
+/// The offer of a volume that the supervisor gives this process to serve.
 #[derive(Debug)]
 pub struct Turn(pub(crate) Inherited);
 
@@ -108,7 +108,8 @@ impl Turn {
 }
 
 impl Outside {
-    /// Passes on the mount that this server takes over. Call it once, and before the process is confined.
+    /// Tells the outside process about the mount that this server takes over, so that it can act on it later. Call it
+    /// once, before this process is sandboxed.
     ///
     /// # Errors
     /// The errors of the socket, and what the other process reports.

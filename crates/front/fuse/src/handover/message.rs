@@ -217,7 +217,7 @@ impl FromSupervisor {
 /// The word of a message, what follows it, and the descriptors.
 type Parts = (Vec<u8>, Vec<u8>, Vec<OwnedFd>);
 
-/// Waits for a message, and splits it. Returns nothing at the end.
+/// Waits for a message and splits it. Returns `None` when the other process has closed the socket.
 fn receive(channel: &Channel) -> Result<Option<Parts>, HandoverError> {
     let received = channel.receive().map_err(HandoverError::Socket)?;
     let Some(Received { text, descriptors }) = received else {

@@ -24,7 +24,8 @@ pub struct KnownInode {
     pub is_directory: bool,
     /// When a directory was created, in nanoseconds.
     pub created: u64,
-    /// Whether the next fsync(2) of a directory has to report that a server has died. Known after [`VolumeState::leave`] only.
+    /// Whether the next fsync(2) of this directory must report that an earlier server died. It is known only after
+    /// [`VolumeState::leave`] has saved the table.
     pub is_unreported: bool,
     /// How many answers have named it that the kernel has not forgotten. Never too few.
     pub times: u64,

@@ -129,7 +129,7 @@ struct OnTheSpot<'s> {
 }
 
 impl Workers {
-    /// Creates the workers beside `takers` threads that take requests from the kernel.
+    /// Creates the pool of worker threads. `takers` is the number of threads that take requests from the kernel.
     pub fn new(takers: usize) -> Self {
         let shared = WorkersShared {
             inline: AtomicUsize::new(0),

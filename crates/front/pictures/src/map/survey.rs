@@ -106,7 +106,7 @@ struct FileScan {
     sums: Sums,
     /// Where the last bytes ended.
     end: Option<(BlobId, u64)>,
-    /// The compressed block of the last bytes.
+    /// The compressed block that the most recent piece belongs to, if any.
     block: Option<EncodedBlock>,
 }
 

@@ -1,9 +1,8 @@
-//! Serves a mount: takes requests from the connection with the kernel, and answers them.
+//! Serves the mount of the AppImage runtime with its own small FUSE loop.
 //!
-//! An own loop, because the runtime is for read-only images that do not change, and has to be small. The library that
-//! mounts of forerun use, with what it brings, is larger than the whole runtime. Each thread takes a request, answers
-//! it, and takes the next one: the server keeps no state between requests, so FORGET and RELEASE have no effect, and
-//! the kernel may keep names, properties and pages for as long as it likes.
+//! forerun's FUSE library and its dependencies would be larger than the whole runtime. Each thread takes a request,
+//! answers it, and takes the next one. Images are read-only and no state is kept between requests, so FORGET and
+//! RELEASE do nothing, and the kernel may cache names, properties and pages for any time.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -78,7 +78,7 @@ pub struct Timestamp {
     pub nanos: i32,
 }
 
-/// Answers with a snapshot, to two calls.
+/// The response that holds one snapshot. `Stat` and `Update` return it.
 #[derive(Clone, PartialEq, Message)]
 pub struct InfoResponse {
     #[prost(message, optional, tag = "1")]

@@ -31,8 +31,8 @@ pub struct CredentialFiles {
 }
 
 impl CredentialFiles {
-    /// Adds the user and password from a file to `url`, unless it has a password. An address with a user gets
-    /// only the password of that user.
+    /// Adds the user and password from the credential files to `url`, unless `url` has a password. If `url` names a
+    /// user, only the password for that user is used.
     ///
     /// # Errors
     /// [`RemoteError::Reference`] if a file that the caller named cannot be used.
@@ -116,7 +116,7 @@ fn read(path: &Path) -> std::result::Result<String, String> {
     Ok(text)
 }
 
-/// Finds the entry for `url` in a file of addresses.
+/// Finds the entry for `url` in a file of lines `https://USER:PASSWORD@HOST`, as git's credential store writes it.
 fn in_store(text: &str, url: &Url) -> std::result::Result<Option<Found>, String> {
     let lines = (1_usize..).zip(text.lines().map(str::trim));
     for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {

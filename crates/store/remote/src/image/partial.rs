@@ -9,8 +9,8 @@ use crate::image::RemoteImage;
 use crate::{Identity, LayerContents, Readahead};
 
 impl RemoteImage {
-    /// Returns the table of contents that a manifest vouches for. Parts with digests in the table can be used
-    /// before the whole image is present.
+    /// Returns the layer's table of contents if the manifest gives its digest. Files with a digest in it can be
+    /// verified and read before the whole layer is fetched.
     #[must_use]
     pub const fn contents(&self) -> Option<&LayerContents> {
         self.contents.as_ref()

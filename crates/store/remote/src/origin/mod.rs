@@ -43,7 +43,8 @@ pub trait Origin: Send + Sync + fmt::Debug {
     /// Returns the address for messages, without credentials.
     fn place(&self) -> &str;
 
-    /// Requests length and version. Refuses a server that cannot send parts, before anything depends on it.
+    /// Requests the length and the version of the blob. Fails for a server that cannot send parts, before anything
+    /// relies on it.
     fn describe(&self) -> BoxFuture<'_, Result<Description>>;
 
     /// Requests `range` of the blob in `description`. Checks the head of the answer before it returns the

@@ -101,8 +101,8 @@ impl Repository {
         Ok(Digest::of(bytes))
     }
 
-    /// Stores a manifest or an index under a tag or its digest. Returns whether the registry lists it as a
-    /// referrer itself.
+    /// Stores a manifest or index under a tag or its digest. Returns whether the registry itself will list it among
+    /// the referrers of its subject.
     pub async fn put_document(
         &self,
         reference: &str,

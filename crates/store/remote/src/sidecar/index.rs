@@ -24,7 +24,7 @@ pub struct ImageIndex {
     pub layers: Vec<LayerIndex>,
 }
 
-/// The index of one layer.
+/// The index of one compressed layer, with which parts of it can be read without decoding it from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerIndex {
     /// The digest of the layer.

@@ -60,7 +60,7 @@ fn faults() -> Vec<(Fault, Mends)> {
     ]
 }
 
-/// Opens `text` and reads some of it, then all. Returns the text of the error.
+/// Opens the image at address `text`, reads three ranges and then the whole image. Returns the first error as text.
 fn scenario(text: &str, options: &RemoteOptions, bytes: &[u8]) -> Result<(), String> {
     let image = try_open(text, options)?;
     if image.len() != bytes.len() as u64 {

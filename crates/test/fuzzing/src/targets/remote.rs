@@ -6,8 +6,8 @@ use super::Made;
 
 pub use fuzzing::texts;
 
-/// Takes bytes as a registry's manifest, index or configuration of an image, as what the cache
-/// remembers of one, and as indexes of its layers.
+/// Parses the bytes as each document of a registry (manifest, index, image configuration), as a record of the cache,
+/// and as a layer index.
 pub fn documents(bytes: &[u8]) {
     fuzzing::documents(bytes);
     let _sound = fuzzing::remembered(bytes);

@@ -46,7 +46,7 @@ struct MemNode {
     /// Bytes that were written; the rest of the length reads as zeros.
     valid: u64,
     clusters: Vec<u64>,
-    /// By cookie, so that a listing goes on where it was whatever is removed.
+    /// Directory entries by cookie, so that a listing can continue at its cookie even if entries are removed.
     entries: BTreeMap<u64, (Vec<u8>, u64)>,
     next_cookie: u64,
     parent: u64,

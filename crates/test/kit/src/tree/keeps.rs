@@ -51,7 +51,7 @@ impl Keeps {
         special: false,
     };
 
-    /// Returns the same without owners.
+    /// Returns these settings with owners not compared.
     pub const fn without_owners(mut self) -> Self {
         self.owners = false;
         self

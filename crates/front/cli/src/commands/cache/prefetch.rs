@@ -36,7 +36,7 @@ pub struct PrefetchArgs {
     pub remote: RemoteArgs,
 }
 
-/// An image, or a layer, that is fetched, and the list of its parts that are wanted.
+/// An image or layer to prefetch. With an access list, only the parts that it names; otherwise all of it.
 struct ToFetch {
     image: Arc<RemoteImage>,
     /// All of it, without a list.

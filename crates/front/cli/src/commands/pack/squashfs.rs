@@ -140,7 +140,7 @@ fn named<T: Copy>(text: &str, names: &[(&str, T)]) -> std::result::Result<Vec<T>
     })
 }
 
-/// A size of the dictionary.
+/// Size of an XZ dictionary, in bytes or as a share of the block size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Dictionary {
     Bytes(u32),

@@ -58,7 +58,8 @@ pub struct Granted {
     /// Time from which the header is renewed before it is sent. Without a time, it is renewed only after a
     /// refusal.
     pub until: Option<Instant>,
-    /// Whether it stands for an account. A token may stand for every user.
+    /// Whether the header was obtained with a user's credentials. Otherwise it may be an anonymous token that every
+    /// user gets.
     pub by_credentials: bool,
 }
 

@@ -91,7 +91,7 @@ impl Drop for Fake {
     }
 }
 
-/// Serves one request of a connection, and tells the client that it is the only one.
+/// Answers one request on a connection and closes it (`Connection: close`).
 fn serve(stream: &TcpStream, handler: &dyn Fn(&Request) -> Answer, log: &Mutex<Vec<Request>>) {
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))

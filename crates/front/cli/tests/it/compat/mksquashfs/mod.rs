@@ -1,4 +1,4 @@
-//! `mksquashfs` and `sqfstar`, beside those of Debian.
+//! Compares forerun's `mksquashfs` and `sqfstar` with the programs of the same names from Debian.
 
 mod lines;
 mod mistakes;

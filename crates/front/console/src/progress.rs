@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(progress(70).bar.as_ref().unwrap().length(), Some(70));
     }
 
-    /// A screen that keeps what is written.
+    /// A screen that keeps the line that is written.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<String>>);
 
@@ -187,6 +187,7 @@ mod tests {
         }
 
         fn clear_line(&self) -> io::Result<()> {
+            self.0.lock().unwrap().clear();
             Ok(())
         }
 

@@ -32,8 +32,8 @@ Mount options (-o, and the fourth field of /etc/fstab):
   allow_other            let other users in, as far as permissions allow
   default_permissions    let the kernel check permissions for you too
   auto_unmount           unmount when the serving processes are gone
-  restarts=N             restarts of a serving process that dies, per minute [2];
-                         0 restarts none, and the mount is then dead
+  restarts=N             replace a serving process that dies, at most N times a
+                         minute [2]; with 0 the mount fails until unmounted
   objects=DIR            object store of a composefs image
   verity=MODE            check objects before use: off, on or require
   digest=HEX             refuse a composefs image with another fs-verity digest

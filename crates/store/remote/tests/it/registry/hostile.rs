@@ -51,10 +51,13 @@ const CONFIGS: &[(Change, &str)] = &[
 /// Changes of the manifest, and the expected errors.
 const MANIFESTS: &[(Change, &str)] = &[
     (|m| m["schemaVersion"] = json!(1), "schemaVersion is 1"),
-    (|m| m["layers"] = json!([]), "0 layers, 5 belong"),
+    (
+        |m| m["layers"] = json!([]),
+        "0 layers; an image of this length has 5",
+    ),
     (
         |m| drop(m["layers"].as_array_mut().unwrap().pop()),
-        "4 layers, 5 belong",
+        "4 layers; an image of this length has 5",
     ),
     (
         |m| m["layers"].as_array_mut().unwrap().swap(0, 1),

@@ -239,7 +239,7 @@ fn usage_errors_come_from_the_command_line_parser() {
         ),
         (
             &["cat", "a.img"],
-            "forerun: missing <PATH>...\n  hint: usage: forerun cat <IMAGE> <PATH>...\n",
+            "forerun: missing <PATH>...\n  hint: usage: forerun cat [OPTIONS] <IMAGE> <PATH>...\n",
         ),
         (
             &["ls", "--size", "1Q", "a.img"],

@@ -54,7 +54,9 @@ pub enum LineError {
     #[error("{0:?} is neither f, a fifo, nor s, a socket")]
     Special(String),
     /// Not an extended attribute.
-    #[error("{0:?} is not as in NAME=VALUE, with values in 0x hexadecimal or 0s base64 if need be")]
+    #[error(
+        "{0:?} is not NAME=VALUE, where VALUE is text, 0x and hexadecimal digits, or 0s and base64"
+    )]
     Xattr(String),
     /// A name that no image may hold.
     #[error("path {path:?}: {source}")]
@@ -89,7 +91,7 @@ pub enum LineError {
         source: io::Error,
     },
     /// A line refers to data after the entries, but the manifest has none.
-    #[error("this manifest has no data: only that of a regular file can follow the entries")]
+    #[error("this manifest cannot have data after its entries: it is not a regular file")]
     NoData,
     /// Contents behind the end of the manifest.
     #[error("its {len} bytes at {offset} reach past the end of the data")]

@@ -149,7 +149,7 @@ pub enum BuildError {
     },
     /// The encoder does not fit into the memory that this process may use.
     #[error(
-        "an encoder of {codec} takes {} besides {}, which is more than four fifths of {limit}",
+        "one {codec} encoder needs {} in addition to {}: more than four fifths of the limit of {limit}",
         Mib(*encoder), Mib(*beside)
     )]
     Memory {

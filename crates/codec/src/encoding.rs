@@ -45,7 +45,7 @@ pub enum Encoding {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodingError {
-    #[error("{codec} {option} {value}: from {min} to {max} are allowed")]
+    #[error("{codec} {option} {value} is not between {min} and {max}")]
     Range {
         /// Name of the codec.
         codec: &'static str,
@@ -62,7 +62,7 @@ pub enum EncodingError {
     )]
     Dictionary(u32),
     /// An algorithm or level that the encoder does not have.
-    #[error("lzo {option}: the encoder has lzo1x_999 at level 8 only")]
+    #[error("lzo {option}: only algorithm lzo1x_999 at level 8 is supported")]
     Lzo {
         /// The option as it was given.
         option: String,

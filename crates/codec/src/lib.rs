@@ -105,7 +105,7 @@ pub enum DecodeError {
     #[error("it decodes to more than the declared {expected} bytes")]
     Long { expected: usize },
     /// This codec cannot decode a prefix.
-    #[error("a part of such a stream cannot be decoded")]
+    #[error("this compression cannot decode a part of a stream")]
     NoPrefix,
 }
 

@@ -11,23 +11,23 @@ use crate::whiteout::{self, OPAQUE};
 /// The check that a marker fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MarkerCheck {
-    #[error("the whiteout {name:?} hides nothing: no entry can have the name behind .wh.")]
+    #[error("the whiteout {name:?} hides nothing: what follows .wh. is not a valid name")]
     Name { name: String },
     #[error("the attribute overlay.{name} of overlayfs is not followed")]
     Attribute { name: &'static str },
-    #[error("the redirect of overlayfs {value:?} is no name and no path from the root")]
+    #[error("the overlayfs redirect {value:?} is neither a name nor an absolute path")]
     Redirect { value: String },
-    #[error("the redirect of overlayfs {value:?} leads to nothing in the layers below")]
+    #[error("the overlayfs redirect {value:?} names nothing in the lower layers")]
     Nowhere { value: String },
-    #[error("a redirect of overlayfs leads to a path of {len} bytes")]
+    #[error("an overlayfs redirect makes a path of {len} bytes, which is too long")]
     Path { len: usize },
-    #[error("the attribute overlay.metacopy of {len} bytes means nothing known")]
+    #[error("the attribute overlay.metacopy has an unknown form of {len} bytes")]
     Metacopy { len: usize },
-    #[error("its contents are in a lower layer (overlay.metacopy), and no layer below has them")]
+    #[error("its contents are in a lower layer (overlay.metacopy), but no lower layer has them")]
     NoContents,
-    #[error("its contents in the layer below have {found} bytes; it has {size}")]
+    #[error("its contents in the lower layer have {found} bytes instead of {size}")]
     ContentsLen { found: u64, size: u64 },
-    #[error("a hard link is left out: lower layers have no file {path:?}")]
+    #[error("a hard link is left out: no lower layer has a file {path:?}")]
     Link { path: String },
 }
 

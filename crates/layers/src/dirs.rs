@@ -75,7 +75,7 @@ impl MergedDir {
 
 /// The check that a tree of directories fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("directory {node} of layer {layer} is at two paths")]
+#[error("directory {node} of layer {layer} has two paths")]
 pub struct AtTwoPaths {
     node: NodeId,
     layer: u16,

@@ -42,7 +42,7 @@ pub fn describe(stack: &Stack) -> VolumeInfo {
         {
             let (name, path) = (&layer.name, String::from_utf8_lossy(path));
             let told =
-                format!("{name}: a hard link is left out: lower layers have no file {path:?}");
+                format!("{name}: a hard link is left out: no lower layer has a file {path:?}");
             info.warnings.push(told);
         }
     }

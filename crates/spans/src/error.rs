@@ -15,7 +15,7 @@ pub enum Check {
         "the header of the gzip member has the compression method {method} or the flags {flags:#04x}"
     )]
     Header { method: u8, flags: u8 },
-    #[error("the checksum of the decoded stream is {found:#010x}, not {stored:#010x}")]
+    #[error("the decoded stream has the checksum {found:#010x}, not {stored:#010x}")]
     Checksum { stored: u32, found: u32 },
     #[error("the stream decodes to {found} bytes, modulo 2^32; it declares {stored}")]
     Length { stored: u32, found: u32 },
@@ -25,15 +25,15 @@ pub enum Check {
     Descriptor { flags: u8, sizes: u8 },
     #[error("the frame decodes to {decoded} bytes; it declares {stored}")]
     Content { stored: u64, decoded: u64 },
-    #[error("the bytes before the block cannot be decoded")]
+    #[error("the block needs the bytes before it, which cannot be decoded")]
     History,
-    #[error("the checkpoints are {len} bytes long, and say otherwise")]
+    #[error("the saved checkpoints have {len} bytes, which is not the length they state")]
     Checkpoints { len: u64 },
     #[error(
-        "checkpoint {number}, before which there are {decoded} decoded bytes, cannot be in this file, or not behind the one before it"
+        "checkpoint {number}, at decoded byte {decoded}, is outside the file or before the previous checkpoint"
     )]
     Checkpoint { number: usize, decoded: u64 },
-    #[error("the checkpoints lead to {found} of the {expected} decoded bytes")]
+    #[error("the checkpoints cover {found} of {expected} decoded bytes")]
     Covered { found: u64, expected: u64 },
 }
 

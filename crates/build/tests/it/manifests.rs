@@ -168,7 +168,7 @@ const MISTAKES: &[(&str, usize, &str)] = &[
     (
         "a R 5 644 0 0 4 0",
         1,
-        "this manifest has no data: only that of a regular file can follow the entries",
+        "this manifest cannot have data after its entries: it is not a regular file",
     ),
     (
         "a R 5 644 0 0 4 3\n# START OF DATA - DO NOT MODIFY\n#\nsix...",

@@ -12,7 +12,7 @@ pub enum Check {
         size: u64,
         len: u64,
     },
-    #[error("class {class}, byte order {order}: neither may be other than 1 or 2")]
+    #[error("the ELF class is {class} and the byte order {order}; each must be 1 or 2")]
     ElfIdent { class: u8, order: u8 },
     #[error("entries of the {table} are {size} bytes long, not {expected}")]
     ElfEntry {

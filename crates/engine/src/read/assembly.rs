@@ -15,13 +15,13 @@ use crate::Data;
 /// refused. Checked here, so that no stale byte of a buffer is ever served.
 #[derive(Debug, thiserror::Error)]
 enum MapError {
-    #[error("the extents leave {start}..{end} of the file uncovered")]
+    #[error("no extent covers bytes {start}..{end} of the file")]
     Gap { start: u64, end: u64 },
-    #[error("the extent {start}..{end} of the file does not hold byte {at}, which is next")]
+    #[error("the next byte of the file is {at}, but its extent covers {start}..{end}")]
     Behind { start: u64, end: u64, at: u64 },
-    #[error("the extent {start}..{end} of the file lies behind the largest offset")]
+    #[error("the extent {start}..{end} of the file ends past the largest offset")]
     Beyond { start: u64, end: u64 },
-    #[error("an inline extent holds {have} bytes, {want} are wanted")]
+    #[error("an inline extent has {have} bytes instead of {want}")]
     ShortInline { have: usize, want: usize },
 }
 

@@ -56,7 +56,7 @@ pub enum Check {
     },
     #[error("block {block} takes {len} compressed bytes, more than {limit}")]
     BlockLen { block: u64, len: u64, limit: u64 },
-    #[error("block {block} is stored as it is in {len} bytes instead of {expected}")]
+    #[error("block {block} is not compressed and has {len} bytes instead of {expected}")]
     StoredLen { block: u64, len: u64, expected: u64 },
     #[error("symbolic link of {size} bytes; from 1 to {limit} are allowed")]
     SymlinkLen { size: u64, limit: u64 },

@@ -28,7 +28,7 @@ pub enum Check {
         end: u64,
         image: u64,
     },
-    #[error("the {what} is said to be node {nid}, which is outside the image")]
+    #[error("the superblock names node {nid} as the {what}; that is outside the image")]
     NodeOutside { what: &'static str, nid: u64 },
     #[error("entry {name:?} leads to node {nid}, which is outside the image")]
     EntryNode { name: String, nid: u64 },
@@ -36,17 +36,17 @@ pub enum Check {
     RootKind,
     #[error("the {what} is not a regular file")]
     SpecialKind { what: &'static str },
-    #[error("the {what} keeps its data in itself")]
+    #[error("the {what} has inline data, which is not allowed for it")]
     SpecialInItself { what: &'static str },
-    #[error("mode {mode:#o} is of no known kind of file")]
+    #[error("mode {mode:#o} has no known file type")]
     InodeKind { mode: u16 },
-    #[error("file of {size} bytes; 2^62 are the most")]
+    #[error("the file size {size} is above the limit of 2^62 bytes")]
     HugeFile { size: u64 },
-    #[error("the end of the file, {len} bytes at {start:#x}, crosses into another block")]
+    #[error("the inline end of the file, {len} bytes at {start:#x}, crosses a block boundary")]
     InlineTail { start: u64, len: u64 },
-    #[error("the times of the image count from {epoch} s, too late")]
+    #[error("the image's epoch {epoch} is too large")]
     Epoch { epoch: i64 },
-    #[error("{nanoseconds} nanoseconds to a second")]
+    #[error("{nanoseconds} nanoseconds are more than a second")]
     Nanoseconds { nanoseconds: u32 },
     #[error("device {device} of {count}")]
     Device { device: u16, count: usize },
@@ -54,9 +54,11 @@ pub enum Check {
     SymlinkLen { size: u64, limit: u64 },
     #[error("the target of the symbolic link contains a NUL byte")]
     SymlinkNul,
-    #[error("first name of the directory block at {nameoff}, in a block of {len} bytes")]
+    #[error(
+        "the first name of the directory block is at offset {nameoff} of a block of {len} bytes"
+    )]
     FirstName { nameoff: u16, len: usize },
-    #[error("name {index} of the directory block at {start}..{end}, in a block of {len} bytes")]
+    #[error("name {index} of the directory block is at {start}..{end} of a block of {len} bytes")]
     NameRange {
         index: usize,
         start: usize,
@@ -65,7 +67,7 @@ pub enum Check {
     },
     #[error("{source}: {name:?}")]
     Name { name: String, source: NameError },
-    #[error("entry {name:?} comes after {before:?}; names must be in order and different")]
+    #[error("entry {name:?} follows {before:?}, but names must be unique and in order")]
     NameOrder { name: String, before: String },
     #[error("entry {name:?} is of unknown type {found}")]
     EntryType { name: String, found: u8 },
@@ -75,9 +77,9 @@ pub enum Check {
         says: &'static str,
         found: &'static str,
     },
-    #[error("the xattrs take {len} bytes, too few for {what}")]
+    #[error("the xattrs have {len} bytes, too few for {what}")]
     XattrRoom { len: u64, what: &'static str },
-    #[error("xattr of unknown prefix {index:#04x}, which readers pass over")]
+    #[error("xattr with the unknown prefix {index:#04x}; readers ignore it")]
     XattrPrefix { index: u8 },
     #[error("{source} as the name of an xattr: {name:?}")]
     XattrName { name: String, source: NameError },
@@ -89,14 +91,14 @@ pub enum Check {
         len: usize,
         most: usize,
     },
-    #[error("shared xattrs are said to be in a metabox, and the image has none")]
+    #[error("the superblock puts shared xattrs into a metabox, but the image has none")]
     NoMetabox,
     #[error("ishare_xattr_prefix_id is {id}, of {count} long xattr prefixes")]
     SharePrefix { id: u8, count: u8 },
-    #[error("packed_nid is {nid}, which is no inode")]
+    #[error("packed_nid {nid} is not an inode")]
     PackedNode { nid: u64 },
     #[error(
-        "device {number} has {blocks} blocks from block {first} on: they end behind the largest offset"
+        "device {number} has {blocks} blocks from block {first}, which end past the largest offset"
     )]
     DeviceEnd {
         number: usize,
@@ -105,25 +107,27 @@ pub enum Check {
     },
     #[error("entry {number} of the device table is empty")]
     EmptyDevice { number: usize },
-    #[error("a fragment of a file leads to {start}..{end} of the packed inode, which has {size}")]
+    #[error("a fragment is at {start}..{end} of the packed inode, which has {size} bytes")]
     Fragment { start: u64, end: u64, size: u64 },
-    #[error("part of the packed inode is in the packed inode")]
+    #[error("a fragment of the packed inode is in the packed inode itself")]
     FragmentLoop,
-    #[error("the image has no packed inode, which a file refers to")]
+    #[error("a file has a fragment, but the image has no packed inode")]
     NoPackedInode,
-    #[error("block of {len} bytes that holds {decoded}: {source}")]
+    #[error("compressed block of {len} bytes, {decoded} decoded: {source}")]
     Decode {
         len: u32,
         decoded: u32,
         source: DecodeError,
     },
-    #[error("byte {skip} and on of a block that holds {decoded}")]
+    #[error("the extent begins at byte {skip} of a block that decodes to {decoded} bytes")]
     DecodedShort { skip: u32, decoded: usize },
-    #[error("nothing covers byte {at} of the data of the inode")]
+    #[error("no block covers byte {at} of the inode's data")]
     Gap { at: u64 },
     #[error("reserved field {field} is {value:#x}")]
     Reserved { field: &'static str, value: u64 },
-    #[error("link count {nlink}, where the entries for subdirectories ({found}) make it two more")]
+    #[error(
+        "link count {nlink} of a directory with {found} subdirectories; it should be {found} plus 2"
+    )]
     DirectoryLinks { nlink: u32, found: u64 },
     #[error("link count 0")]
     NoLinks,

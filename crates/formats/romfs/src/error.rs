@@ -24,21 +24,21 @@ pub enum Check {
     NameEndless { limit: usize },
     #[error("{source}: {name:?}")]
     Name { name: String, source: NameError },
-    #[error("{size} bytes of data at {data:#x} reach past the end of the image at {full_size:#x}")]
+    #[error("{size} bytes of data at {data:#x} end past the end of the image at {full_size:#x}")]
     DataOutside {
         data: u64,
         size: u64,
         full_size: u64,
     },
-    #[error("hard link to {target:#x} leads on to a hard link for more than {hops} hops")]
+    #[error("hard link to {target:#x} begins a chain of more than {hops} hard links")]
     HardLinkHops { target: u64, hops: u32 },
     #[error("hard link to the directory at {target:#x}")]
     HardLinkToDirectory { target: u64 },
-    #[error("the chain of entries comes back to this header")]
+    #[error("the chain of entries returns to this header")]
     ChainLoop,
     #[error("second entry named {name:?}; the first is at {first:#x}")]
     DuplicateName { name: String, first: u64 },
-    #[error("the chain goes on after {limit} headers, all that the image has room for")]
+    #[error("the chain has more than {limit} headers, which is all that fit into the image")]
     TooManyEntries { limit: u64 },
     #[error("the root is not a directory")]
     RootKind,
@@ -56,7 +56,7 @@ pub enum Check {
     ExecutableBit,
     #[error("the directory has no entry {name:?}")]
     DotMissing { name: &'static str },
-    #[error("the entry {name:?} leads to {found:#x}, which is not {expected}")]
+    #[error("the entry {name:?} refers to {found:#x} instead of {expected}")]
     DotElsewhere {
         name: &'static str,
         found: u64,

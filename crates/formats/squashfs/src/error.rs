@@ -13,10 +13,10 @@ pub enum Check {
     ShortSuperblock { len: u64 },
     #[error("the image is {len} bytes long; a superblock of its version takes {need}")]
     ShortOldSuperblock { len: u64, need: usize },
-    #[error("byte {found:#04x} instead of 0xff behind the header of a metadata block")]
+    #[error("byte {found:#04x} instead of 0xff after the header of a metadata block")]
     Marker { found: u8 },
     #[error(
-        "a streamed image has its superblock in its last 96 bytes, here {found:02x?}; it may be cut, or padded"
+        "the last 96 bytes of this streamed image must be its superblock but begin with {found:02x?}; it may be truncated or padded"
     )]
     Streamed { found: [u8; 4] },
     #[error("block size {block_size} with log {log}; it must be 2^log, from 4096 to 1048576")]
@@ -29,25 +29,25 @@ pub enum Check {
         start: u64,
         end: u64,
     },
-    #[error("the directory table at {directories:#x} is not behind the inode table at {inodes:#x}")]
+    #[error("the directory table at {directories:#x} is not after the inode table at {inodes:#x}")]
     TableOrder { inodes: u64, directories: u64 },
-    #[error("the superblock says there are no ids")]
+    #[error("the superblock says that the image has no ids")]
     NoIds,
-    #[error("the superblock says there are {fragments} fragments, and no table of them")]
+    #[error("the superblock says that the image has {fragments} fragments but no fragment table")]
     NoFragmentTable { fragments: u32 },
-    #[error("reference {reference} leads out of the {table} of {len} bytes")]
+    #[error("reference {reference} is outside the {table} of {len} bytes")]
     Reference {
         reference: Reference,
         table: &'static str,
         len: u64,
     },
-    #[error("the {table} goes on past its end at {end:#x}")]
+    #[error("the {table} continues past its end at {end:#x}")]
     TableEnd { table: &'static str, end: u64 },
     #[error("metadata block of {len} bytes; from 1 to 8192 are allowed")]
     MetadataLen { len: u16 },
     #[error("metadata block: {source}")]
     MetadataDecode { source: DecodeError },
-    #[error("byte {offset} of a metadata block of {len}")]
+    #[error("offset {offset} is past the end of a metadata block of {len} bytes")]
     MetadataOffset { offset: usize, len: usize },
     #[error(
         "{count} entries of the {table} take {need} bytes of pointers; there is room for {room}"
@@ -58,7 +58,7 @@ pub enum Check {
         need: u64,
         room: u64,
     },
-    #[error("entry {index} of the {table}, which has {count}")]
+    #[error("the {table} has no entry {index}; it has {count} entries")]
     TableIndex {
         table: &'static str,
         index: u64,
@@ -75,9 +75,9 @@ pub enum Check {
         blocks: u64,
         room: u64,
     },
-    #[error("file of {size} bytes; 2^62 are the most")]
+    #[error("the file size {size} is above the limit of 2^62 bytes")]
     HugeFile { size: u64 },
-    #[error("block {block} of the file is stored in {stored} bytes and holds {len}")]
+    #[error("block {block} of the file has {len} bytes, stored in {stored}")]
     BlockLen { block: u64, stored: u32, len: u32 },
     #[error("block {block} of the file lies at {start:#x}..{end:#x}; the image ends at {image:#x}")]
     BlockOutside {
@@ -102,7 +102,7 @@ pub enum Check {
         image: u64,
     },
     #[error(
-        "the end of the file is at {offset}..{end} of fragment {index}, which has {len} bytes at most"
+        "the end of the file is at {offset}..{end} of fragment {index}, which has at most {len} bytes"
     )]
     FragmentRange {
         index: u32,
@@ -116,13 +116,13 @@ pub enum Check {
     SymlinkNul,
     #[error("the root is not a directory")]
     RootKind,
-    #[error("a listing of {size} bytes; an empty one has 3")]
+    #[error("a directory of {size} bytes; an empty directory has 3")]
     ListingSize { size: u32 },
-    #[error("the listing ends in the middle of an entry, {left} bytes before its end")]
+    #[error("the directory ends in the middle of an entry, {left} bytes before its end")]
     ListingCut { left: u64 },
-    #[error("{count} entries behind one directory header; 256 are the most")]
+    #[error("a directory header with {count} entries; at most 256 are allowed")]
     RunLen { count: u64 },
-    #[error("entry of unknown type {found}; its inode has the type")]
+    #[error("entry of unknown type {found}; the type in its inode is used")]
     EntryType { found: u16 },
     #[error("entry {name:?} says {says}, its inode is a {found}")]
     EntryKind {
@@ -138,14 +138,14 @@ pub enum Check {
     },
     #[error("{source}: {name:?}")]
     Name { name: String, source: NameError },
-    #[error("entry {name:?} comes after {before:?}; names must be in order and different")]
+    #[error("entry {name:?} follows {before:?}, but names must be unique and in order")]
     NameOrder { name: String, before: String },
-    #[error("directory index {index} points to {at} in a listing of {size} bytes")]
+    #[error("directory index {index} points to byte {at} of a directory of {size} bytes")]
     DirIndex { index: u16, at: u32, size: u32 },
-    #[error("xattr of unknown prefix {kind:#06x}, which readers pass over")]
+    #[error("xattr with the unknown prefix {kind:#06x}; readers ignore it")]
     XattrPrefix { kind: u16 },
     #[error(
-        "set {index} of {count} xattrs says {size} bytes, it has {found}; readers ignore the size"
+        "xattr set {index} ({count} xattrs) states a size of {size} bytes but has {found}; readers ignore the size"
     )]
     XattrSize {
         index: u32,
@@ -157,7 +157,7 @@ pub enum Check {
     XattrValue { len: u32, limit: u32 },
     #[error("{source} as the name of an xattr: {name:?}")]
     XattrName { name: String, source: NameError },
-    #[error("an xattr value out of line refers to {len} bytes instead of 8")]
+    #[error("the reference to an xattr value stored elsewhere has {len} bytes instead of 8")]
     XattrReference { len: u32 },
     #[error("link count 0")]
     NoLinks,

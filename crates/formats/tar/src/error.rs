@@ -30,9 +30,9 @@ pub enum Check {
     Name { path: String, source: NameError },
     #[error("{path:?} is left out: it names a parent directory with ..")]
     Climbs { path: String },
-    #[error("{path:?} is left out: a parent of it is no directory")]
+    #[error("{path:?} is left out: one of its parents is not a directory")]
     Parent { path: String },
-    #[error("{path:?} is left out: it is the root, and no directory")]
+    #[error("{path:?} is left out: it is the root but not a directory")]
     Root { path: String },
     #[error("{path:?} is left out: it is a hard link to {target:?}, which is no file before it")]
     Dangling { path: String, target: String },

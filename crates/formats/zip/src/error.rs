@@ -14,20 +14,20 @@ pub enum Check {
         "the central directory of {len} bytes at {offset:#x} does not end before the record at {end:#x}"
     )]
     Directory { offset: u64, len: u64, end: u64 },
-    #[error("no central file header here, but {found:02x?}")]
+    #[error("{found:02x?} instead of a central file header")]
     Signature { found: [u8; 4] },
     #[error("the entry takes {len} bytes; the central directory has {left}")]
     Entry { len: u64, left: u64 },
     #[error("the central directory has {found} entries; the end record declares {declared}")]
     Entries { declared: u64, found: u64 },
-    #[error("{left} bytes behind the last entry of the central directory")]
+    #[error("{left} bytes after the last entry of the central directory")]
     Left { left: u64 },
     #[error("{path:?}: the zip64 field lacks the {field}")]
     Zip64 { path: String, field: &'static str },
-    #[error("no local file header here, but {found:02x?}")]
+    #[error("{found:02x?} instead of a local file header")]
     NoLocal { found: [u8; 4] },
     #[error(
-        "the local file header at {offset:#x}, behind {prefix} bytes before the archive, is behind the end of any file"
+        "the local file header at {offset:#x}, after the {prefix} bytes before the archive, is past the largest offset"
     )]
     Header { offset: u64, prefix: u64 },
     #[error("the local file header here does not end before the central directory at {end:#x}")]
@@ -36,13 +36,13 @@ pub enum Check {
         "the data of {len} bytes at {offset:#x} does not end before the central directory at {end:#x}"
     )]
     Outside { offset: u64, len: u64, end: u64 },
-    #[error("stored as it is, in {stored} bytes instead of {size}")]
+    #[error("the member is not compressed and has {stored} bytes instead of {size}")]
     StoredLen { stored: u64, size: u64 },
     #[error("the member decodes to more than {size} bytes")]
     Long { size: u64 },
     #[error("the member decodes to {found} bytes instead of {size}")]
     Short { found: u64, size: u64 },
-    #[error("{left} bytes behind the compressed data")]
+    #[error("{left} bytes after the compressed data")]
     Behind { left: u64 },
     #[error("the contents have the CRC-32 {found:#010x} instead of {stored:#010x}")]
     Crc { stored: u32, found: u32 },
@@ -54,11 +54,11 @@ pub enum Check {
     Name { path: String, source: NameError },
     #[error("{path:?} is left out: it names a parent directory with ..")]
     Climbs { path: String },
-    #[error("{path:?} is left out: a parent of it is no directory")]
+    #[error("{path:?} is left out: one of its parents is not a directory")]
     Parent { path: String },
-    #[error("{path:?} is left out: it is the root, and no directory")]
+    #[error("{path:?} is left out: it is the root but not a directory")]
     Root { path: String },
-    #[error("{path:?} is left out: it is on disk {disk} of several")]
+    #[error("{path:?} is left out: it is on disk {disk} of a split archive")]
     Disk { path: String, disk: u32 },
     #[error("{path:?} comes several times; the last one counts")]
     Twice { path: String },

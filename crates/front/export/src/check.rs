@@ -83,7 +83,7 @@ pub fn check(
 /// Answers that no driver may give, whatever the image, and what only looks whole.
 #[derive(Debug, thiserror::Error)]
 enum Breach {
-    #[error("the extents jump from {at} to {next} in the file")]
+    #[error("the extents of the file skip bytes {at} to {next}")]
     Jump { at: u64, next: u64 },
     #[error("an extent at {at} of the file is empty")]
     Empty { at: u64 },

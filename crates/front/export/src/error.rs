@@ -36,7 +36,7 @@ pub enum ExportError {
         source: io::Error,
     },
     /// The disk did not take all that was written.
-    #[error("{}: not all of it is on disk: {source}", path.display())]
+    #[error("{}: some of it may not be on the disk: {source}", path.display())]
     Sync {
         /// The directory to which was extracted.
         path: PathBuf,

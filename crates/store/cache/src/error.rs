@@ -43,7 +43,7 @@ pub enum CacheError {
     #[error("{identity:?} is not in the cache")]
     Unknown { identity: String },
     /// Bytes that are not those of the chunk.
-    #[error("the bytes of chunk {chunk} have digest {found}, not {expected}")]
+    #[error("chunk {chunk} has the digest {found}, not {expected}")]
     WrongDigest {
         /// Number of the chunk.
         chunk: u64,
@@ -53,7 +53,7 @@ pub enum CacheError {
         found: Digest,
     },
     /// A whole blob does not have the digest in its name. All of it was dropped.
-    #[error("the whole blob has digest {found}, not {expected}")]
+    #[error("the blob has the digest {found}, not {expected}")]
     WrongWhole {
         /// The digest that names it.
         expected: Digest,
@@ -64,7 +64,9 @@ pub enum CacheError {
     #[error("the chunk table cannot be used")]
     Table(#[source] io::Error),
     /// A part of a chunk table that does not lead to the root.
-    #[error("the chunk table is wrong at offset {offset}: it does not lead to {root}")]
+    #[error(
+        "the chunk table is damaged at offset {offset}: it does not match the root digest {root}"
+    )]
     WrongTable {
         /// Offset in the table.
         offset: u64,
@@ -85,7 +87,7 @@ pub enum CacheError {
         chunks: u64,
     },
     /// Bytes to store that do not end with a chunk.
-    #[error("{len} bytes from chunk {first} on do not end with a chunk")]
+    #[error("{len} bytes from chunk {first} do not end at a chunk boundary")]
     NotChunks { first: u64, len: u64 },
     /// The requested bytes are not in the cache.
     #[error("chunk {chunk} is not in the cache")]

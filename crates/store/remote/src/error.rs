@@ -61,7 +61,7 @@ pub enum RemoteError {
     NoRanges { place: String },
     /// The server does not send parts of the blob, and the cache may not take the whole.
     #[error(
-        "{place}: the server does not answer range requests, so all {len} bytes have to be kept, and the cache may keep {capacity}"
+        "{place}: the server does not answer range requests, so the cache must hold all {len} bytes; its limit is {capacity}"
     )]
     TooLong {
         place: String,
@@ -79,7 +79,7 @@ pub enum RemoteError {
     },
     /// A file whose length the server does not say is longer than may be kept.
     #[error(
-        "{place}: the server does not say how long the file is, and the cache may keep no more than {capacity} bytes of it"
+        "{place}: the server does not say how long the file is, and it is longer than the cache's limit of {capacity} bytes"
     )]
     TooMuch {
         place: String,
@@ -90,7 +90,7 @@ pub enum RemoteError {
     #[error("{place}: the blob has changed since it was opened")]
     Changed { place: String },
     /// Bytes that do not have the digest they were requested by.
-    #[error("{place}: bytes {}..{} are wrong: their digest is not {expected}", range.start, range.end)]
+    #[error("{place}: bytes {}..{} are wrong: they do not have the digest {expected}", range.start, range.end)]
     WrongDigest {
         place: String,
         /// Where in the blob, in bytes.

@@ -151,12 +151,12 @@ fn fields_are_held_against_the_file() {
     check(
         &usual(),
         |bytes| bytes[4] = 3,
-        "offset 0x0: class 3, byte order 1: neither may be other than 1 or 2",
+        "offset 0x0: the ELF class is 3 and the byte order 1; each must be 1 or 2",
     );
     check(
         &usual(),
         |bytes| bytes[5] = 0,
-        "offset 0x0: class 2, byte order 0: neither may be other than 1 or 2",
+        "offset 0x0: the ELF class is 2 and the byte order 0; each must be 1 or 2",
     );
     check(
         &usual(),

@@ -226,7 +226,7 @@ fn pointers_with_flags_that_lie() {
         (
             "too short",
             with(Blocks::Stored, FILE_TABLE, first - 1),
-            "node 92, offset 0xac: block 0 is stored as it is in 4095 bytes instead of 4096",
+            "node 92, offset 0xac: block 0 is not compressed and has 4095 bytes instead of 4096",
         ),
         (
             "direct, outside",

@@ -13,11 +13,11 @@ pub enum ZmapCheck {
     HeaderOutside { end: u64, len: u64 },
     #[error("clusters of 2^{bits} bytes; this layout takes up to 2^{max}")]
     ClusterBits { bits: u8, max: u8 },
-    #[error("algorithm {id}, which the superblock (set {set:#06x}) does not name")]
+    #[error("algorithm {id} is not in the superblock's set {set:#06x}")]
     Algorithm { id: u8, set: u16 },
-    #[error("the file has a tail behind its index and one in the packed inode")]
+    #[error("the file has both an inline tail and a fragment")]
     TwoTails,
-    #[error("{what}, which the superblock's features ({features:#010x}) rule out")]
+    #[error("{what}, but the superblock's features ({features:#010x}) do not allow it")]
     Feature { what: &'static str, features: u32 },
     #[error("{clusters} clusters take an index up to {end:#x}; the metadata ends at {len:#x}")]
     IndexOutside { clusters: u64, end: u64, len: u64 },
@@ -25,9 +25,9 @@ pub enum ZmapCheck {
     ClusterOffset { cluster: u64, offset: u64, len: u64 },
     #[error("cluster {cluster}: unknown flags {flags:#06x}")]
     EntryFlags { cluster: u64, flags: u16 },
-    #[error("cluster {cluster} looks back {distance} clusters for the start of its extent")]
+    #[error("cluster {cluster} gives the start of its extent as {distance} clusters back")]
     LookBack { cluster: u64, distance: u64 },
-    #[error("no extent holds byte {position} of the file")]
+    #[error("no extent covers byte {position} of the file")]
     NoExtent { position: u64 },
     #[error("cluster {cluster}: {blocks} blocks for an extent; {why}")]
     BlockCount {
@@ -35,19 +35,21 @@ pub enum ZmapCheck {
         blocks: u64,
         why: &'static str,
     },
-    #[error("extent at {start} starts behind the end of the file of {size} bytes")]
+    #[error("extent at {start} starts after the end of the file ({size} bytes)")]
     Start { start: u64, size: u64 },
-    #[error("{len} bytes are stored in {stored}")]
+    #[error("an extent of {len} bytes is stored in {stored}")]
     Plain { len: u64, stored: u64 },
-    #[error("extent of {len} bytes; 2^32 are too many")]
+    #[error("extent of {len} bytes; the length must be below 2^32")]
     ExtentLen { len: u64 },
-    #[error("an extent lies at {:#x}..{:#x}, where there is no data", .range.start, .range.end)]
+    #[error("an extent is stored at {:#x}..{:#x}, outside the data", .range.start, .range.end)]
     DataOutside { range: Range<u64> },
     #[error("an inline tail lies at {:#x}..{:#x}; the metadata ends at {len:#x}", .range.start, .range.end)]
     TailOutside { range: Range<u64>, len: u64 },
     #[error("inline tail: {source}")]
     Tail { source: DecodeError },
-    #[error("record {record} starts at {start} of the file, the one before at {before}")]
+    #[error(
+        "extent record {record} starts at byte {start} of the file, the record before it at {before}"
+    )]
     RecordOrder {
         record: u64,
         start: u64,

@@ -94,7 +94,7 @@ fn a_packed_inode_in_itself() {
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
     let text = error.to_string();
     assert!(
-        text.contains("part of the packed inode is in the packed inode"),
+        text.contains("a fragment of the packed inode is in the packed inode itself"),
         "{text}"
     );
     // No packed inode at all.
@@ -122,5 +122,5 @@ fn a_metabox_in_itself() {
     let with =
         forerun_vfs::OpenWith::new(std::sync::Arc::new(forerun_io::MemorySource::new(image)));
     let error = forerun_erofs::Erofs::open(with).err().unwrap().to_string();
-    assert!(error.contains("keeps its data in itself"), "{error}");
+    assert!(error.contains("has inline data"), "{error}");
 }

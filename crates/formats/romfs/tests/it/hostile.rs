@@ -142,7 +142,7 @@ fn hard_links_that_lead_astray_are_exact_errors() {
         (
             "hard link to itself",
             with_word(HARD + 4, HARD as u32),
-            "node 288, offset 0x120: hard link to 0x120 leads on",
+            "node 288, offset 0x120: hard link to 0x120 begins a chain",
         ),
         (
             "hard link outside",
@@ -276,13 +276,13 @@ fn check_reports_dots_that_lead_elsewhere() {
                 with_word(DIR_DOT + 4, ROOT as u32),
                 DIR,
                 DIR_DOT,
-                "the entry \".\" leads to 0x20",
+                "the entry \".\" refers to 0x20",
             ),
             (
                 with_word(DOTS + 4, FILE as u32),
                 ROOT,
                 DOTS,
-                "the entry \"..\" leads to 0xf0",
+                "the entry \"..\" refers to 0xf0",
             ),
             (with_word(DOTS + 4, 0x8000), ROOT, 0x8000, "header outside"),
             (

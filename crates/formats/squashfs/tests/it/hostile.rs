@@ -372,7 +372,7 @@ fn a_streamed_image_has_its_superblock_at_its_end() {
     let measured = (FORMAT.measure)(&forerun_io::MemorySource::new(image)).unwrap();
     assert_eq!(measured.len, Some(4096 + 96));
     let error = open(unfinished).err().unwrap().to_string();
-    assert!(error.contains("it may be cut"), "{error}");
+    assert!(error.contains("it may be truncated"), "{error}");
     assert!(matches!(
         open(b"HSQS".to_vec()),
         Err(Error::Corrupt(_) | Error::Io { .. })

@@ -214,7 +214,7 @@ fn lies_in_old_images_are_named() {
         ),
         (71, &[255; 8], "the uid table starts at"),
         (87, &[0; 8], "the inode table starts at 0x0"),
-        (37, &[0, 0], "the superblock says there are no ids"),
+        (37, &[0, 0], "the superblock says that the image has no ids"),
         (55, &[255; 4], "entries of the fragment table take"),
     ] {
         let error = with(at, bytes);

@@ -274,9 +274,15 @@ fn tables_that_lie_are_refused() {
         ("not of SHA-256", &|ztoc| {
             ztoc.span_digests[1] = "sha512:00".into()
         }),
-        ("and say otherwise", &|ztoc| ztoc.checkpoints.push(0)),
-        ("and say otherwise", &|ztoc| ztoc.checkpoints.truncate(12)),
-        ("and say otherwise", &|ztoc| ztoc.checkpoints[3] = 0xff),
+        ("not the length they state", &|ztoc| {
+            ztoc.checkpoints.push(0)
+        }),
+        ("not the length they state", &|ztoc| {
+            ztoc.checkpoints.truncate(12)
+        }),
+        ("not the length they state", &|ztoc| {
+            ztoc.checkpoints[3] = 0xff
+        }),
         ("checkpoint 0", &|ztoc| ztoc.checkpoints[12 + 7] = 0xff),
         ("checkpoint 2", &|ztoc| {
             ztoc.checkpoints[12 + 32785 + 8 + 7] = 0x7f

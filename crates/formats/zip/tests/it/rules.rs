@@ -31,8 +31,8 @@ fn names_that_no_tree_has_are_left_out() {
         "\"../up\" is left out: it names a parent directory with ..",
         "\"a/../b\" is left out: it names a parent directory with ..",
         "\"nul\\0\" is left out: name contains a NUL byte",
-        "\"file/below\" is left out: a parent of it is no directory",
-        "\"\" is left out: it is the root, and no directory",
+        "\"file/below\" is left out: one of its parents is not a directory",
+        "\"\" is left out: it is the root but not a directory",
     ];
     assert_eq!(warnings(&zip), expected);
     assert!(problems(&zip).len() >= expected.len());

@@ -51,7 +51,8 @@ pub struct IndexArgs {
 pub fn run(context: &Context, args: &IndexArgs) -> Result {
     let name = image_name(&args.image);
     let not_in_registry = || {
-        let failure = Failure::usage("is no container image in a registry").of(&name);
+        let failure =
+            Failure::usage("not the address of a container image in a registry").of(&name);
         failure.hint("oci://HOST/NAME:TAG")
     };
     let reference = remote::reference(&args.image.image)?.ok_or_else(not_in_registry)?;

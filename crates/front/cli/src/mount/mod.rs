@@ -81,7 +81,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
     }
     let mut images = args.layers.iter().chain([&args.image]);
     if images.any(|image| is_stdin(image)) {
-        let hint = "save it to a file first; a file of that name is ./-";
+        let hint = "save it to a file first (./- names a file called -)";
         return Err(Failure::usage("standard input cannot be mounted").hint(hint));
     }
     #[cfg(not(feature = "network"))]

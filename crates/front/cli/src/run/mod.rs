@@ -161,7 +161,7 @@ fn images(args: &ImageArgs) -> Result<ImageArgs> {
         }
     }
     if args.images().iter().any(|image| is_stdin(image)) {
-        let hint = "save it to a file first; a file of that name is ./-";
+        let hint = "save it to a file first (./- names a file called -)";
         return Err(Failure::usage(
             "standard input belongs to the command, so it cannot be the image",
         )
@@ -190,7 +190,7 @@ fn split(list: &Path) -> Result<Vec<PathBuf>> {
     if !parts.iter().any(|part| part.exists())
         && let Some(hint) = names::in_registry(&text)
     {
-        let message = "no such file, and no file of this list";
+        let message = "no such file, alone or as a list";
         return Err(Failure::usage(message).hint(hint).of(list.display()));
     }
     Ok(parts)

@@ -256,7 +256,7 @@ fn usage_errors_come_from_the_command_line_parser() {
         ),
         (
             &["pack", "tree", "x"],
-            "forerun: x: its suffix names no format",
+            "forerun: x: its suffix does not name a format",
         ),
         (
             &["pack", "--format", "ntfs", "tree", "x"],

@@ -341,11 +341,11 @@ fn the_suffix_of_the_output_says_the_format() {
     let facts = fixture.run(&["info", "--json", "c.sqsh"]).ok().json();
     assert_eq!(facts["format"], "erofs");
     for (output, message) in [
-        ("d.img", "forerun: d.img: its suffix names no format"),
+        ("d.img", "forerun: d.img: its suffix does not name a format"),
         ("-", "forerun: standard output has no name with a format"),
     ] {
         for args in [&["pack", "tree", output], &["convert", "a.romfs", output]] {
-            let hint = "hint: --format NAME names it; so do the suffixes .sqsh, .sqfs, .sfs, \
+            let hint = "hint: give --format NAME, or one of the suffixes .sqsh, .sqfs, .sfs, \
                         .squashfs, .snap, .erofs, .cfs, .composefs, .romfs, .exfat";
             fixture.run(args).fails(2, &format!("{message}\n  {hint}"));
         }

@@ -82,7 +82,7 @@ pub struct SourceArgs {
     /// Partition of the file that holds the image; forerun scan shows the numbers
     #[arg(help_heading = "Image", long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// File or block device with data of the image (EROFS); repeat for each, in the order of its device
+    /// File or block device that holds data of an EROFS image; repeat for several, in the order of the image's device
     /// table
     #[arg(help_heading = "Image", id = "image_devices", long = "device", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     pub device: Vec<PathBuf>,

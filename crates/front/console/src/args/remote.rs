@@ -46,11 +46,11 @@ pub struct RemoteArgs {
     #[arg(help_heading = "Images at servers", long, value_name = "none|all|FILE")]
     pub prefetch: Option<PathBuf>,
     /// Use the layer indexes in FILE, made by forerun index, to open a container image without fetching its
-    /// layers first. They are trusted: use only a file that nobody else can change
+    /// layers first. forerun trusts them: use only a file that no other user can change
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "require_verified")]
     pub layer_index: Option<PathBuf>,
     /// Use the layer indexes and access lists that forerun index --push or soci push stored in the registry.
-    /// They are trusted: everyone who can push to the repository, and every mirror, can replace them
+    /// forerun trusts them: everyone who can push to the repository, and every mirror, can replace them
     #[arg(help_heading = "Images at servers", long)]
     pub referrers: bool,
     /// Record in FILE which chunks are used, in order of first use, for --prefetch

@@ -30,7 +30,7 @@ pub enum HandoverError {
     Resend(#[source] io::Error),
     /// Requests under way would be lost.
     #[error(
-        "requests in flight would be lost, since this kernel cannot repeat them (Linux 6.9 can); unmount it and mount it again"
+        "requests in flight would be lost: this kernel cannot repeat them (Linux 6.9 and later can); unmount it and mount it again"
     )]
     Kernel,
     /// The kernel reads files by itself, and the mount was made without a state table.

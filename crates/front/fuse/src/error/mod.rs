@@ -117,7 +117,7 @@ pub enum UmountError {
     )]
     Busy { path: PathBuf },
     /// The last changes cannot be written, so it stays mounted.
-    #[error("{} stays mounted: its last changes cannot be written: {source}", path.display())]
+    #[error("{} stays mounted: its last changes could not be written: {source}", path.display())]
     NotWritten { path: PathBuf, source: io::Error },
     /// It was unmounted although the last changes could not be written.
     #[error("{} is unmounted, and its last changes are lost: {source}", path.display())]

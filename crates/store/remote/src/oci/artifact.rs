@@ -37,7 +37,7 @@ pub struct ImageConfig {
 pub enum BadArtifact {
     #[error("its configuration: {0}")]
     Config(#[from] BadDocument),
-    #[error("imageLength {0} is not a possible length")]
+    #[error("imageLength {0} is out of range")]
     Length(u64),
     #[error("its chunks: {0}")]
     Chunks(#[from] BadGeometry),

@@ -25,7 +25,7 @@ pub enum BadDocument {
     Json { line: usize, column: usize },
     #[error("schemaVersion is {0}, not 2")]
     Schema(u32),
-    #[error("its media type is {told} for the server and {own} in the document")]
+    #[error("the server says its media type is {told}, the document says {own}")]
     TypeMismatch { told: String, own: String },
     #[error("documents of type {0} are not supported")]
     Type(String),

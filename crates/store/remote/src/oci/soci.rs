@@ -57,10 +57,10 @@ struct TableAnnotations {
 #[derive(Debug, thiserror::Error)]
 pub enum BadSoci {
     /// The document is not a manifest.
-    #[error("the index of SOCI: {0}")]
+    #[error("SOCI index: {0}")]
     Document(#[from] BadDocument),
     /// The document is of another type.
-    #[error("the index of SOCI is none of type {0}")]
+    #[error("the SOCI index is not of type {0}")]
     Type(&'static str),
 }
 

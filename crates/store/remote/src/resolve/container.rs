@@ -37,7 +37,8 @@ pub fn container_manifest(
         place: reference.place(),
         reason,
     };
-    let no_image = || refused("it is no container image in a registry".to_owned());
+    let no_image =
+        || refused("it is not the address of a container image in a registry".to_owned());
     let (Reference::Oci(name), ResolvedName::Container(found, registry)) =
         (reference, resolve::named(reference, options)?)
     else {

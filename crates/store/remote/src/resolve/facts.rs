@@ -86,7 +86,7 @@ pub struct Facts {
 #[derive(Debug, thiserror::Error)]
 pub enum BadFacts {
     /// Not JSON of this form.
-    #[error("no facts about an image")]
+    #[error("not a record of an image")]
     Json(#[from] serde_json::Error),
     /// Not a digest.
     #[error("{0:?} is no digest")]

@@ -61,10 +61,10 @@ pub enum BadIndex {
     #[error("it has {0} layers, more than the {MAX_LAYERS} that are allowed")]
     TooMany(usize),
     /// The number of chunk digests does not fit the layer.
-    #[error("the digests of the chunks of layer {0} are not one for each")]
+    #[error("layer {0} does not have one digest for each chunk")]
     Table(Digest),
     /// The access list of the layer is malformed.
-    #[error("the access list of layer {0} is none of that layer")]
+    #[error("the access list of layer {0} belongs to another layer")]
     Accesses(Digest),
 }
 

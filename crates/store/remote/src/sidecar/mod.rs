@@ -144,7 +144,9 @@ pub fn push_sidecar(
     let (Reference::Oci(name), ResolvedName::Container(found, registry)) =
         (reference, resolve::named(reference, options)?)
     else {
-        return Err(refused("it is no container image in a registry".to_owned()));
+        return Err(refused(
+            "it is not the address of a container image in a registry".to_owned(),
+        ));
     };
     let mut blobs = Vec::new();
     if !sidecar.index.layers.is_empty() {

@@ -32,7 +32,7 @@ pub struct ErofsArgs {
     /// Write the indexes of compressed files in the format of Linux 5.4; the default format needs 5.5
     #[arg(help_heading = "EROFS", long)]
     full_indexes: bool,
-    /// Store files in chunks of this size, a power of two: equal chunks once, zeros not at all
+    /// Divide files into chunks of this size, a power of two. Equal chunks are stored once, chunks of zeros not at all
     #[arg(help_heading = "EROFS", long, value_name = "BYTES", value_parser = size::parse)]
     chunk_size: Option<u64>,
     /// Write the chunks to this file instead of the image; mount both with -o device=FILE

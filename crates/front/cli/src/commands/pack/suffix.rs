@@ -38,7 +38,7 @@ pub fn format_of(output: &Path) -> Result<NewFormat> {
         )
     } else {
         (
-            Failure::usage("its suffix names no format"),
+            Failure::usage("its suffix does not name a format"),
             Some(output.display()),
         )
     };
@@ -47,7 +47,7 @@ pub fn format_of(output: &Path) -> Result<NewFormat> {
         .map(|(name, _)| format!(".{name}"))
         .collect();
     let hint = format!(
-        "--format NAME names it; so do the suffixes {}",
+        "give --format NAME, or one of the suffixes {}",
         names.join(", ")
     );
     let failure = failure.hint(hint);

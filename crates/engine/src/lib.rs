@@ -1,10 +1,10 @@
-//! Moves the blocks that drivers map. Knows no format.
+//! Moves the blocks that drivers map. Knows no format, no FUSE and no errno.
 //!
 //! [`Reader`] turns the extents of a [`FileSystem`](forerun_vfs::FileSystem) into bytes: demand
 //! reads, readahead, the decode cache, bulk streams. A driver reads its metadata through
 //! [`MetadataSource`].
 //!
-//! Uses threads and no async runtime. Nothing here knows FUSE or errno.
+//! Uses threads and no async runtime.
 
 mod ahead;
 mod metadata;

@@ -1,32 +1,30 @@
-//! The options that a caller can set.
-
 use std::fmt;
 
 use forerun_io::{BlockGeometry, page_size};
 use forerun_sys::memory_limit::{MemoryLimit, Mib, with_block_buffers};
 
-/// Options for reading an image. The defaults suit a local image, and the memory that the process
+/// Options for reading an image. The defaults suit a local image and the memory that the process
 /// may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Whether to read in blocks as large as the page and merge requests. `false` is for comparison: blocks of 1 KiB,
-    /// one synchronous request each, no readahead.
+    /// Whether to read in blocks of at least a page and merge requests. `false` is the legacy mode,
+    /// for comparison: blocks of 1 KiB, one synchronous request each, no readahead.
     pub large_blocks: bool,
-    /// Bytes kept ahead of a sequential reader; 0 turns readahead off.
+    /// Bytes to keep ahead of a sequential reader; 0 turns readahead off.
     pub readahead: u64,
-    /// Bytes that cached blocks may hold, readahead included.
+    /// Most bytes in cached blocks, readahead included.
     pub cache: u64,
-    /// Threads that read and decode ahead; 0 means one for each CPU, or fewer if memory is scarce.
+    /// Threads that read and decode ahead; 0 means one per CPU, or fewer if memory is scarce.
     pub threads: usize,
     /// Largest request to the source, in bytes.
     pub max_request: u64,
-    /// Whether to read ahead, by guess, metadata whose place the driver does not know, with the
-    /// data beside it: fewer round trips, and more bytes.
+    /// Whether to read ahead, by guess, metadata that the driver cannot locate. This takes fewer
+    /// round trips and more bytes, because it reads the data beside the metadata too.
     pub guess_metadata: bool,
 }
 
-/// Memory that a thread of the pool may take: a block of 1 MiB, stored and decoded, its decoder,
-/// and the memory that the allocator keeps for a thread.
+/// Most memory that a thread of the pool takes: a block of 1 MiB, stored and decoded, its decoder,
+/// and the allocator's memory for the thread.
 const THREAD: u64 = 4 << 20;
 
 impl Default for EngineOptions {
@@ -36,7 +34,6 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Returns the defaults for a process with this memory limit.
     #[must_use]
     pub fn within(limit: &MemoryLimit) -> Self {
         Self {
@@ -49,7 +46,6 @@ impl EngineOptions {
         }
     }
 
-    /// Returns the block and request sizes for a source of `len` bytes under these options.
     #[must_use]
     pub fn geometry(&self, len: u64) -> BlockGeometry {
         if self.large_blocks {
@@ -59,7 +55,6 @@ impl EngineOptions {
         }
     }
 
-    /// Returns the number of threads of the pool.
     #[must_use]
     pub fn pool_threads(&self) -> usize {
         match self.threads {
@@ -74,7 +69,6 @@ impl EngineOptions {
         with_block_buffers(self.cache)
     }
 
-    /// Returns the memory for cached blocks, and the limit of the process.
     #[must_use]
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse {
@@ -83,8 +77,8 @@ impl EngineOptions {
         }
     }
 
-    /// Logs [`memory_use`](Self::memory_use), with a warning if it is more than the process may
-    /// use.
+    /// Logs [`memory_use`](Self::memory_use), with a warning if the cache is too large for the
+    /// process.
     pub fn log_memory_use(&self) {
         let used = self.memory_use();
         tracing::info!("memory: {used}");
@@ -99,12 +93,10 @@ impl EngineOptions {
     }
 }
 
-/// The memory for cached blocks, next to the limit of the process.
+/// The memory for cached blocks, beside the limit of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Bytes that cached blocks may hold.
     pub cache: u64,
-    /// The memory that the process may use in all.
     pub limit: MemoryLimit,
 }
 
@@ -112,7 +104,7 @@ impl MemoryUse {
     /// Returns whether the caller asked for a cache that leaves too little for the rest.
     #[must_use]
     pub fn exceeds_limit(&self) -> bool {
-        // The default never does, however small the limit.
+        // The default cache never does, however small the limit.
         self.cache > EngineOptions::within(&self.limit).cache
             && self.limit.is_exceeded_by(with_block_buffers(self.cache))
     }

@@ -1,7 +1,8 @@
 //! The threads that read and decode ahead.
 //!
 //! Jobs never wait for queued jobs: a thread that needs a queued read makes it itself (see
-//! `read/segment.rs`). So the pool may have a single thread, or none if none can be started.
+//! `read/segment.rs`). So the pool works with a single thread, and reading works with none, if no
+//! thread can be started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -11,14 +12,14 @@ use forerun_sys::threads;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A pool of threads. It starts them when it is first used; they end once it is dropped and its
+/// A pool of threads that starts at its first use. The threads end when the pool is dropped and its
 /// queues are empty.
 pub struct Pool {
     threads: usize,
     queues: OnceLock<Option<Queues>>,
 }
 
-/// The queues of the pool. Jobs that find other jobs come before jobs that move bytes.
+/// The queues of the pool. Jobs that find further jobs run before jobs that move bytes.
 struct Queues {
     finding: Sender<Job>,
     moving: Sender<Job>,
@@ -32,15 +33,15 @@ impl Pool {
         }
     }
 
-    /// Queues `job`. The queue has no bound of its own: the budget of the segments that its jobs
-    /// fill bounds it.
+    /// Queues `job`. The queue needs no bound: the budget of the segments that its jobs fill bounds
+    /// it.
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
         if let Some(queues) = self.queues() {
             let _fails_only_without_threads = queues.moving.send(Box::new(job));
         }
     }
 
-    /// Queues `job` before all jobs of [`submit`](Self::submit): for metadata, which determines the
+    /// Queues `job` before all jobs of [`submit`](Self::submit). For metadata, which determines the
     /// next jobs.
     pub fn submit_first(&self, job: impl FnOnce() + Send + 'static) {
         if let Some(queues) = self.queues() {
@@ -48,7 +49,7 @@ impl Pool {
         }
     }
 
-    /// Returns whether there is a thread that runs jobs.
+    /// Returns whether the pool has threads; starts them if needed.
     pub fn has_threads(&self) -> bool {
         self.queues().is_some()
     }
@@ -74,12 +75,12 @@ fn start(count: usize) -> Option<Queues> {
 }
 
 fn work(to_find: &Receiver<Job>, to_move: &Receiver<Job>) {
-    // Both queues close when the pool is dropped; queued jobs still run.
+    // Both queues close when the pool is dropped. Queued jobs still run.
     while let Ok(job) = select_biased! {
         recv(to_find) -> job => job.or_else(|_| to_move.recv()),
         recv(to_move) -> job => job.or_else(|_| to_find.recv()),
     } {
-        // The job's own guards mark its work as failed; the thread goes on with the next.
+        // The guards of the job mark its work as failed; the thread takes the next job.
         if catch_unwind(AssertUnwindSafe(job)).is_err() {
             tracing::error!("a job of the read-ahead pool panicked");
         }
@@ -102,7 +103,7 @@ mod tests {
             began.send(()).unwrap();
             gate.recv().unwrap();
         });
-        // The only thread is busy; all of these are queued.
+        // The only thread is busy, so all of these are queued.
         has_begun.recv().unwrap();
         for n in [3, 4] {
             let done = done.clone();

@@ -1,8 +1,8 @@
 //! A map of the most recent entries, in bounded memory.
 //!
-//! It has two generations. When the new one is full it replaces the old one, whose entries are
-//! evicted. This is cheaper than an order of use, and as good if entries are inserted in the order
-//! in which they age.
+//! The map has two generations. A full new generation replaces the old one, whose entries are
+//! evicted. This is cheaper than tracking the order of use, and as good if entries are inserted in
+//! the order in which they age.
 
 use std::collections::HashMap;
 use std::hash::Hash;

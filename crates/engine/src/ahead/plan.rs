@@ -1,4 +1,5 @@
-//! Plans: the requests that extents are merged into, and the blocks to decode in them.
+//! Plans of readahead: extents merged into requests, and the blocks to decode once their bytes have
+//! arrived.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use forerun_vfs::{BlobId, EncodedBlock, Extent, FileSystem, NodeId, Place};
 
 use crate::read::Moves;
 
-/// The stored bytes to read ahead, and the blocks in them to decode afterwards.
+/// The requests to make ahead of a reader, and the blocks in them that the pool decodes.
 #[derive(Debug, Default)]
 pub struct Plan {
     runs: Vec<PlannedRequest>,
@@ -22,25 +23,22 @@ struct PlannedRequest {
     blob: BlobId,
     range: Range<u64>,
     blocks: Vec<EncodedBlock>,
-    /// Whether some bytes are wanted as they are stored, not decoded by the pool.
+    /// Whether the request holds bytes that are served as they are stored.
     plain: bool,
-    /// Whether some bytes are encoded.
+    /// Whether the request holds bytes of encoded blocks.
     encoded: bool,
 }
 
-/// The use of bytes that a plan asks for.
 #[derive(Clone, Copy)]
 enum Wanted {
-    /// Bytes that are served as they are.
     Stored,
-    /// Bytes of a block that its reader decodes.
+    /// Bytes of a block that its reader decodes: fetched only.
     Encoded,
-    /// Bytes of a block that the pool decodes.
+    /// Bytes of a block that the pool decodes after the fetch.
     Block(EncodedBlock),
 }
 
 impl Plan {
-    /// Creates an empty plan for bytes with this access pattern.
     pub fn new(pattern: Pattern) -> Self {
         Self {
             pattern,
@@ -48,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// Returns how many bytes of the source the plan asks for. [`coalesce`](Self::coalesce) does
+    /// Returns how many bytes of the sources the plan requests. [`coalesce`](Self::coalesce) does
     /// not update the number.
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -59,14 +57,13 @@ impl Plan {
         self.decoded
     }
 
-    /// Returns the requests: ranges of sources.
     pub fn requests(&self) -> impl Iterator<Item = (BlobId, Range<u64>)> {
         self.runs.iter().map(|run| (run.blob, run.range.clone()))
     }
 
-    /// Sorts the runs by their place in the source and merges those at most `max_gap` bytes apart.
-    /// Without this, tails that are stored apart from their files would break up the runs of a list
-    /// of files, and request the same blocks again and again.
+    /// Sorts the requests by their offset in the source and merges those at most `max_gap` bytes
+    /// apart. Without this, tails that are stored apart from their files would split the requests
+    /// of a list of files, and the same blocks would be requested repeatedly.
     pub fn coalesce(&mut self, max_gap: u64) {
         self.runs.sort_by_key(|run| (run.blob, run.range.start));
         let mut runs: Vec<PlannedRequest> = Vec::with_capacity(self.runs.len());
@@ -91,8 +88,8 @@ impl Plan {
         self.runs = runs;
     }
 
-    /// Adds the extents of `range` of a file: their requests, and the decoding of those that the
-    /// pool `decodes`. Leaves out extents that cannot be mapped: their reader reports the error.
+    /// Adds the extents of `range` of a file. The pool decodes the blocks that `decodes` accepts.
+    /// Extents that cannot be mapped are left out: the reader that needs them reports the error.
     pub fn add(
         &mut self,
         fs: &dyn FileSystem,
@@ -148,7 +145,7 @@ impl Plan {
                 run.range.end = end;
                 run.plain |= block.is_none();
                 run.encoded |= encoded;
-                // A block that several files share is met once for each of them.
+                // A block that several files share comes up once for each of them.
                 run.blocks
                     .extend(block.filter(|block| run.blocks.last() != Some(block)));
             }
@@ -166,11 +163,11 @@ impl Plan {
     }
 }
 
-/// Starts a plan: submits its requests to the pool, each followed by the decoding of the blocks
-/// that end in it. Does not wait for them.
+/// Submits the requests of a plan to the pool, each followed by the decoding of the blocks that end
+/// in it. Does not wait.
 pub fn start(moves: &Arc<Moves>, plan: Plan) {
     let geometry = moves.stored.geometry();
-    // At least two requests fit the budget, so that one is read while the other is used.
+    // At least two requests must fit the budget, so that one is read while the other is used.
     let max = geometry
         .max_request()
         .min(moves.stored.segments.budget() / 2)
@@ -185,7 +182,7 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
             moves.decoded.leave(&run.blocks);
         }
         if !run.plain {
-            // Blocks that are decoded already, or will be, need not be read again.
+            // Blocks that are decoded already, or have a job, need not be read again.
             let starts = run.blocks.iter().map(|block| block.offset);
             let ends = run.blocks.iter().map(|block| block.stored().end);
             let (Some(start), Some(end)) = (starts.min(), ends.max()) else {
@@ -216,20 +213,20 @@ pub fn start(moves: &Arc<Moves>, plan: Plan) {
                 decode_each(&worker, blocks);
             });
         }
-        // Blocks past the end of the source, in segments that were planned before, or beyond the
-        // budget.
+        // No segment was planned for these blocks: they lie past the end of the source, in older
+        // segments, or beyond the budget.
         moves.decoded.leave(&run.blocks);
     }
 }
 
-/// Extends `range` to whole pages, which reads that bypass the page cache need.
+/// Extends `range` to whole pages, as reads that bypass the page cache need them.
 fn whole_pages(range: &Range<u64>) -> Range<u64> {
     let page = u64_from(forerun_io::ALIGNMENT);
     let start = range.start - range.start % page;
     start..range.end.next_multiple_of(page)
 }
 
-/// Submits one job for each block, so that all threads of the pool share the work.
+/// Submits one job per block, so that all threads of the pool share the work.
 fn decode_each(moves: &Arc<Moves>, blocks: Vec<EncodedBlock>) {
     for block in blocks {
         let worker = Arc::clone(moves);

@@ -1,4 +1,4 @@
-//! The sequential readers of an image, and the ranges about to be read ahead of them.
+//! The sequential readers of an image, and the ranges to read ahead of them.
 //!
 //! A stream is known by node and position, not by open file: a read-only FUSE mount has no open
 //! files (the kernel is told to skip OPEN), and several readers of one file are several streams.
@@ -12,16 +12,15 @@ use forerun_vfs::NodeId;
 use crate::tuning::{FIRST_WINDOW, STREAMS, STREAMS_AT_FULL_WINDOW, TRUSTED_READ};
 use crate::waiting::wait_slice;
 
-/// The sequential readers of one image.
 pub struct Streams {
     max_window: u64,
     streams: Mutex<SequentialStreams<NodeId>>,
-    /// Ranges that a thread is about to plan: their requests are not queued yet.
+    /// Ranges that a thread is planning: their requests are not queued yet.
     claimed: Mutex<Vec<(NodeId, Range<u64>)>>,
     released: Condvar,
 }
 
-/// The duty to plan a range ahead of a reader. Reads of the range wait until this is dropped.
+/// The claim to plan a range ahead of a reader. Reads of the range wait until the claim is dropped.
 pub struct ClaimedRange<'s> {
     streams: &'s Streams,
     node: NodeId,
@@ -41,7 +40,7 @@ impl Drop for ClaimedRange<'_> {
 }
 
 impl Streams {
-    /// Creates the streams of one image, with at most `max_window` bytes ahead of each.
+    /// Creates the streams of one image. Each may be read ahead by at most `max_window` bytes.
     pub fn new(max_window: u64) -> Self {
         Self {
             max_window,
@@ -51,16 +50,17 @@ impl Streams {
         }
     }
 
-    /// Records a read of `range` in a file of `size` bytes. Returns the range to plan now, if any.
+    /// Records a read of `range` in a file of `size` bytes. Returns the range that the caller must
+    /// plan now, if any.
     ///
-    /// Waits while another thread is about to plan a part of `range`. Otherwise both threads would
-    /// read it, this one block by block.
+    /// Waits while another thread plans a part of `range`. Without the wait both threads would read
+    /// that part, and this one block by block.
     pub fn on_read(&self, node: NodeId, range: &Range<u64>, size: u64) -> Option<ClaimedRange<'_>> {
         if self.max_window == 0 || range.is_empty() {
             return None;
         }
         let claim = self.claim(node, range, size);
-        // Ranges that are claimed later lie behind this one, so the wait ends.
+        // Later claims lie behind this range, so the wait ends.
         let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
         let is_wanted = |claimed: &[(NodeId, Range<u64>)]| {
             let mut of_file = claimed.iter().filter(|(of, _)| *of == node);
@@ -80,7 +80,7 @@ impl Streams {
         let shares = (streams.len() / STREAMS_AT_FULL_WINDOW).max(1);
         let rules = WindowRules {
             first: FIRST_WINDOW,
-            // Up to two windows are ahead of a reader.
+            // A reader has up to two windows ahead of it.
             max: self.max_window / 2 / forerun_io::u64_from(shares),
             slack: 0,
             proof: 0,
@@ -89,7 +89,7 @@ impl Streams {
             trusted: TRUSTED_READ,
         };
         let range = streams.on_read(node, range, size, &rules).ahead?;
-        // The lock on `streams` keeps other readers from the range until it is claimed.
+        // The lock on `streams` keeps other readers away until the range is claimed.
         lock(&self.claimed).push((node, range.clone()));
         Some(ClaimedRange {
             streams: self,
@@ -110,7 +110,7 @@ mod tests {
     const NODE: NodeId = NodeId(1);
     const MIB: u64 = 1 << 20;
 
-    /// Returns the range to read ahead, as if it was planned immediately.
+    /// Returns the range to read ahead, and drops the claim at once.
     fn read(streams: &Streams, range: Range<u64>, size: u64) -> Option<Range<u64>> {
         let claim = streams.on_read(NODE, &range, size);
         claim.map(|claim| claim.range.clone())
@@ -121,7 +121,7 @@ mod tests {
         let streams = Streams::new(8 * MIB);
         let claim = streams.on_read(NODE, &(0..MIB), 100 * MIB).unwrap();
         assert_eq!(claim.range, MIB..3 * MIB);
-        // Another file, and another part of this one.
+        // Reads of another file, and of another part of this one, do not wait.
         assert!(
             streams
                 .on_read(NodeId(2), &(MIB..MIB + 1), 4 * MIB)

@@ -1,13 +1,13 @@
 //! Readahead of directories during a tree walk.
 //!
-//! A walk asks for one directory after the other. In most formats each takes several small reads,
-//! and each read says where the next one is. But the order of the directories is known: the
-//! children of this one, then its siblings. So once a reader walks, the pool reads some of them
-//! ahead, which leaves their metadata in the caches of the driver and of the engine. Front ends do
-//! not notice: this is a [`FileSystem`] around the driver.
+//! A walk lists one directory after the other. In most formats each listing takes several small
+//! reads, and each read says where the next one is. But the order of the directories is known: the
+//! children of this one, then its siblings. So once a reader walks, the pool reads some directories
+//! ahead, which fills the caches of the driver and of the engine. Front ends see only the
+//! [`FileSystem`] that wraps the driver.
 //!
 //! The inodes of a directory may be interleaved with data all over the image. If the driver can
-//! tell their places from the listing, all are requested before the walk waits for the first.
+//! locate them from the listing, they are all requested before the walk waits for the first.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::{ControlFlow, Range};
@@ -26,33 +26,31 @@ use crate::tuning::{
     DIRECTORIES_AHEAD, EXPECTED_INODES, LISTED_DIRECTORIES, LISTINGS, METADATA_GAP, NOTED_ENTRIES,
 };
 
-/// A driver whose directories are read ahead of a walk.
 pub struct WalkAhead {
     fs: Arc<dyn FileSystem>,
     pool: Arc<Pool>,
     tree: Arc<TreeAhead>,
     metadata: Arc<MetadataSource>,
-    /// Whether the driver can tell from a listing where the inodes are.
+    /// Whether the driver can locate inodes from a listing.
     is_locatable: bool,
     listings: Mutex<VecDeque<Listing>>,
 }
 
-/// The directories that a walk will want next.
+/// The directories to read ahead of a walk.
 #[derive(Debug, PartialEq, Eq)]
 struct Ahead {
-    /// Siblings of the listed directory that have not been read ahead.
+    /// Siblings of the listed directory that were not read ahead yet.
     siblings: Vec<NodeId>,
-    /// Whether the listed directory itself was read ahead.
     was_read_ahead: bool,
 }
 
-/// The subdirectories of a directory that was listed.
 struct Listing {
     dir: NodeId,
     children: Vec<NodeId>,
-    /// The index of each child: a walk asks for every directory that it opens, in each listing.
+    /// The index of each child. A map, because a walk looks up every directory that it opens in
+    /// each listing.
     places: HashMap<NodeId, usize>,
-    /// Index of the first child that has not been read ahead.
+    /// Index of the first child that was not read ahead.
     next: usize,
 }
 
@@ -66,7 +64,7 @@ impl Listing {
         }
     }
 
-    /// Adds subdirectories while there is room. A child that is already there keeps its place.
+    /// Adds subdirectories up to the limit. A child that is already listed keeps its index.
     fn extend(&mut self, children: &[NodeId]) {
         let room = LISTED_DIRECTORIES - self.children.len();
         for &child in children.iter().take(room) {
@@ -95,10 +93,10 @@ impl WalkAhead {
     }
 
     /// Records that `dir` is being listed from the start. Returns what to read ahead, or `None` if
-    /// this is not part of a walk.
+    /// the listing is not part of a walk.
     fn on_list(&self, dir: NodeId) -> Option<Ahead> {
         let mut listings = self.listings.lock().unpoisoned();
-        // A reader walks if it goes from a directory into one of its children.
+        // A step from a directory into one of its children means that the reader walks.
         let places = listings.iter().map(|listing| listing.places.get(&dir));
         let (index, at) = places
             .enumerate()
@@ -116,7 +114,6 @@ impl WalkAhead {
         })
     }
 
-    /// Records the subdirectories in a part of a listing.
     fn listed(&self, dir: NodeId, from: DirCursor, children: &[NodeId]) {
         let mut listings = self.listings.lock().unpoisoned();
         let known = listings
@@ -142,7 +139,7 @@ impl WalkAhead {
                     }
                     return;
                 }
-                // The reader that gets there reports the error.
+                // The reader that comes to this directory reports the error.
                 let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
                     let _left_to_the_reader = fs.metadata(entry.node);
                     ControlFlow::Continue(())
@@ -151,17 +148,16 @@ impl WalkAhead {
         }
     }
 
-    /// Returns whether to request the inodes of a listing together.
     fn locates_inodes(&self) -> bool {
         self.is_locatable && self.metadata.takes_expectations()
     }
 }
 
-/// Requests the inodes of a directory together, at most `EXPECTED` of them, and returns their
-/// nodes. The rest of a longer directory is read on demand.
+/// Requests the first `EXPECTED_INODES` inodes of a directory together and returns their nodes. The
+/// rest of a longer directory is read on demand.
 fn expect_inodes(fs: &dyn FileSystem, metadata: &MetadataSource, dir: NodeId) -> Vec<NodeId> {
     let mut nodes = Vec::new();
-    // The reader that gets there reports the error.
+    // The reader that comes to this directory reports the error.
     let _left_to_the_reader = fs.read_dir(dir, DirCursor::START, &mut |entry| {
         nodes.push(entry.node);
         if nodes.len() < EXPECTED_INODES {

@@ -1,14 +1,14 @@
 //! Metadata that is stored apart from the data: read in large requests from the first access on.
 //!
-//! If the driver can say which part of the image is metadata, a miss also reads the surroundings of
-//! the block, because a walk wants them next. The unit is 128 KiB: on the disks where this was
-//! measured, a request of that size takes little longer than one for 4 KiB, and a directory with
-//! the inodes of its files seldom needs more than two. For sequential reads, requests double up to
-//! 1 MiB.
+//! If the driver can name the parts of the image that are metadata, a miss also reads the
+//! surroundings of the block, because a walk wants them next. The unit is a chunk of 128 KiB: on
+//! the disks where this was measured, a request of that size takes little longer than one of 4 KiB,
+//! and a directory with the inodes of its files seldom needs more than two chunks. For sequential
+//! reads, requests double up to 1 MiB.
 //!
 //! Each chunk is read once, however many threads ask for it: a thread that needs a chunk in flight
 //! waits for it, and no request covers chunks that are cached. The least recently used chunk is
-//! evicted first; there are few chunks, so the code simply searches for it.
+//! evicted first, found by linear search because there are few.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +21,7 @@ use forerun_io::{Unpoisoned, u64_from, usize_from, wait};
 use crate::tuning::{DENSE_CHUNKS, DENSE_GAP, DENSE_STEP, METADATA_CHUNK};
 use crate::waiting::wait_slice;
 
-/// The chunks of the parts of an image that are metadata.
+/// A cache for the parts of an image that are metadata.
 pub struct Dense {
     /// Sorted; no two are adjacent.
     ranges: Vec<Range<u64>>,
@@ -42,25 +42,24 @@ struct Kept {
 #[derive(Default)]
 struct DenseState {
     flying: Vec<Range<u64>>,
-    /// End of the last request, and its step.
+    /// The end of the last request, and the length of the next sequential one.
     end: u64,
     step: u64,
 }
 
-/// A function that reads a part of the source.
 pub type Load<'l> = &'l dyn Fn(Range<u64>) -> Result<Vec<u8>, Arc<io::Error>>;
 
-/// The start of a chunk in the image, and its bytes.
+/// The offset of a chunk in the image, and its bytes.
 pub type Found = (u64, Arc<[u8]>);
 
 impl Dense {
-    /// Creates a cache for `ranges` of a source of `len` bytes, in a budget of bytes, with requests
-    /// of at most `max_request` bytes, but at least a chunk.
+    /// Creates a cache of at most `budget` bytes for `ranges` of a source of `len` bytes. Requests
+    /// are at most `max_request` bytes long, but at least a chunk.
     pub fn new(ranges: Vec<Range<u64>>, len: u64, budget: u64, max_request: u64) -> Self {
         let most = usize_from(budget / METADATA_CHUNK).max(DENSE_CHUNKS);
         Self {
             ranges: disjoint(ranges, len),
-            // A request never takes more than a quarter of what can be kept.
+            // A request takes at most a quarter of the cache.
             max_step: DENSE_STEP
                 .min(max_request)
                 .min(budget / 4)
@@ -85,19 +84,19 @@ impl Dense {
         Some(start.max(range.start)..(start + METADATA_CHUNK).min(range.end))
     }
 
-    /// Returns the chunk that `offset` lies in, and reads it with `load` if it is not cached.
-    /// Returns `None` if `offset` is not in one of the ranges.
+    /// Returns the chunk around `offset`, read with `load` if it is not cached. Returns `None` if
+    /// `offset` is in none of the ranges.
     ///
     /// # Errors
-    /// The error of `load` for the request that this call made; a call that waited for it makes its
-    /// own. Also fails if this thread may not wait.
+    /// The error of `load` for a request of this call. A call that waited for the failed request of
+    /// another thread makes its own request. Also fails if this thread may not wait.
     pub fn get(&self, offset: u64, load: Load<'_>) -> Option<Result<Found, Arc<io::Error>>> {
         let chunk = self.chunk(offset)?;
         Some(self.get_chunk(&chunk, METADATA_CHUNK, load))
     }
 
-    /// Gets a chunk as [`get`](Self::get) does, with a request of at least `step` bytes if the
-    /// range is that long.
+    /// Gets a chunk as [`get`](Self::get) does, with a request of at least `step` bytes, or up to
+    /// the end of the range.
     fn get_chunk(
         &self,
         chunk: &Range<u64>,
@@ -117,11 +116,11 @@ impl Dense {
         };
         let loaded = load(flight.request.clone()).map(|bytes| self.keep(&flight.request, &bytes));
         drop(flight);
-        // The chunk comes from `loaded`: other threads may have evicted it already.
+        // Take the chunk from `loaded`: other threads may have evicted it already.
         loaded.map(|first| (chunk.start, first))
     }
 
-    /// Reads all ranges ahead; of each range at most half the capacity of the cache.
+    /// Reads all ranges ahead, but of each at most half the capacity of the cache.
     pub fn prefetch(&self, load: Load<'_>) -> Result<(), Arc<io::Error>> {
         let half = METADATA_CHUNK * u64_from(self.most / 2);
         for range in &self.ranges {
@@ -145,9 +144,7 @@ impl Dense {
     }
 
     /// Waits while another thread reads the chunk; otherwise claims it and the following chunks.
-    ///
-    /// # Errors
-    /// The error of [`wait::allowed`], if this thread may not wait.
+    /// Fails with the error of [`wait::allowed`] if this thread may not wait.
     fn claim(&self, chunk: &Range<u64>, at_least: u64) -> Result<DenseClaim, Arc<io::Error>> {
         let mut state = self.state.lock().unpoisoned();
         loop {
@@ -190,7 +187,6 @@ impl Dense {
         Ok(DenseClaim::Ours(chunk.start..end))
     }
 
-    /// Caches the chunks of a request and returns the first.
     fn keep(&self, request: &Range<u64>, bytes: &[u8]) -> Arc<[u8]> {
         let mut chunks = self.chunks.write().unpoisoned();
         let mut first = None;
@@ -222,7 +218,7 @@ enum DenseClaim {
     Ours(Range<u64>),
 }
 
-/// A request in flight. It ends when this is dropped, whether it succeeded or failed.
+/// A request in flight, until it is dropped.
 struct Flight<'d> {
     dense: &'d Dense,
     request: Range<u64>,
@@ -238,7 +234,6 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Sorts ranges, clamps them to the source, and joins adjacent and overlapping ones.
 fn disjoint(mut ranges: Vec<Range<u64>>, len: u64) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     let mut out: Vec<Range<u64>> = Vec::new();
@@ -265,7 +260,7 @@ mod tests {
         Dense::new(std::iter::once(0..LEN).collect(), LEN, budget, 4 << 20)
     }
 
-    /// Returns a loader that records its requests in `log`; the bytes tell their chunk.
+    /// Returns a loader that records its requests in `log` and fills each chunk with its number.
     fn loader(
         log: &Mutex<Vec<Range<u64>>>,
     ) -> impl Fn(Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {

@@ -1,12 +1,12 @@
-//! Metadata interleaved with data: if it is dense enough, the kernel reads ahead the part of the
-//! image around it.
+//! Hints for metadata interleaved with data: where it is dense enough, the kernel reads ahead the
+//! part of the image around it.
 //!
 //! No driver can say which blocks of such an image are metadata, and a walk does not visit them in
-//! the order of their places. Reading the whole image here would take memory for all of it; the
-//! kernel's page cache is made for that. So the first miss in a part of the image hints that part,
-//! and each block that a reader then wants in a hinted part pays for more hints. As long as readers
-//! want one block for [`HINT_WORTH`] hinted bytes, the steps grow. If metadata is sparser, the
-//! hints end: a header of 32 bytes before each large file stays one small read.
+//! physical order. Reading the whole image here would take memory for all of it, whereas the
+//! kernel's page cache can drop what is not used. So the first miss in a part of the image hints
+//! that part, and each block that a reader then wants in a hinted part pays for more hints. As long
+//! as readers want one block per [`HINT_WORTH`] hinted bytes, the steps grow. If metadata is
+//! sparser, the hints end: a 32-byte header before each large file stays one small read.
 
 use crate::tuning::{
     HINT_CREDIT, HINT_PARTS, HINT_STEP_MAX, HINT_STEP_MIN, HINT_TRUST, HINT_WORTH,
@@ -14,7 +14,7 @@ use crate::tuning::{
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The parts hinted so far, and the credit for further hints.
+/// The parts hinted so far, and the credit in bytes for further hints.
 pub struct Hints {
     credit: u64,
     parts: BTreeMap<u64, u64>,
@@ -30,13 +30,13 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Records that the block at `offset` of a source of `len` bytes was missing in the cache.
-    /// Returns the range to hint, if any.
+    /// Records a cache miss at `offset` of a source of `len` bytes. Returns the range to hint, if
+    /// any.
     pub fn on_miss(&mut self, offset: u64, len: u64) -> Option<Range<u64>> {
         let start = match self.end_of(offset) {
             Some(end) => {
                 self.credit += HINT_WORTH;
-                // The hints here are well used: hint the part behind them before a reader gets
+                // The hints around here are used: hint the part behind them before a reader gets
                 // there.
                 if self.credit < HINT_CREDIT {
                     return None;
@@ -57,18 +57,16 @@ impl Hints {
         (start < end).then_some(start..end)
     }
 
-    /// Returns whether `offset` lies in a hinted part.
     pub fn covers(&self, offset: u64) -> bool {
         self.end_of(offset).is_some()
     }
 
-    /// Returns the end of the hinted part that `offset` lies in, if any.
     fn end_of(&self, offset: u64) -> Option<u64> {
         let (_, &end) = self.parts.range(..=offset).next_back()?;
         (offset < end).then_some(end)
     }
 
-    /// Records `part`, which overlaps no other, and joins it with adjacent parts.
+    /// Records `part`, which overlaps no other part, and joins it with adjacent parts.
     fn note(&mut self, part: Range<u64>) {
         let (mut start, mut end) = (part.start, part.end);
         if let Some((&before, &to)) = self.parts.range(..start).next_back()
@@ -89,8 +87,8 @@ mod tests {
 
     const LEN: u64 = 1 << 30;
 
-    /// Returns the bytes hinted, and the number of hints, for misses `apart` bytes from each other,
-    /// shuffled by the hundred.
+    /// Simulates misses `apart` bytes from each other, shuffled within each hundred. Returns the
+    /// bytes hinted and the number of hints.
     fn walk(apart: u64) -> (u64, u64) {
         let mut hints = Hints::default();
         let (mut bytes, mut requests) = (0, 0);

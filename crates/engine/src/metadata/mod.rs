@@ -1,5 +1,3 @@
-//! Metadata: read once, in large requests if the driver can say where it is.
-
 mod dense;
 mod hints;
 mod source;

@@ -1,10 +1,10 @@
-//! The image as its driver sees it: metadata, cached in blocks.
+//! The source through which a driver reads metadata, cached in blocks.
 //!
-//! If the driver can say which parts are metadata, they are read in large requests from the first
-//! access on (`dense.rs`). Otherwise a block is read on demand. If blocks are wanted in ascending
-//! order, close to each other, the request grows and covers the next ones. If they are interleaved
-//! with data, each is one small request; if there are many, the kernel reads ahead the parts around
-//! them (`hints.rs`).
+//! Parts that the driver names as metadata are read in large requests from the first access on
+//! (`dense.rs`). Other blocks are read on demand. If they are wanted in ascending order, close to
+//! each other, the request grows and covers the next ones. If they are interleaved with data, each
+//! is one small request; after many of them, the kernel reads ahead the parts around them
+//! (`hints.rs`).
 
 use std::cell::Cell;
 use std::io;
@@ -22,10 +22,9 @@ use super::dense::Dense;
 use super::hints::Hints;
 use crate::tuning::{CLOSE_MISSES, METADATA_GAP, METADATA_STEP};
 
-/// Smallest block size with hints. The legacy way has smaller blocks, and no readahead.
+/// Smallest block size with hints. The legacy mode has smaller blocks and no readahead.
 const MIN_HINTED_BLOCK: u64 = 4096;
 
-/// The source through which a driver reads metadata, with a cache.
 pub struct MetadataSource {
     source: Counted,
     geometry: BlockGeometry,
@@ -45,22 +44,20 @@ impl std::fmt::Debug for MetadataSource {
     }
 }
 
-/// The sequential run of misses so far, and the state of hints.
+/// The current sequential run of misses, and the state of hints.
 #[derive(Default)]
 struct Forward {
     end: u64,
     streak: u32,
     step: u64,
     hints: Hints,
-    /// Whether the source ignores hints.
     ignores_hints: bool,
-    /// Whether callers announce what they will want with [`MetadataSource::expect`], so that this
-    /// source need not guess.
+    /// Whether callers announce what they want with [`MetadataSource::expect`], so that this source
+    /// need not guess.
     has_expectations: bool,
 }
 
 impl MetadataSource {
-    /// Creates a source that caches at most `budget` bytes of `source` in blocks.
     #[must_use]
     pub fn new(source: Counted, geometry: BlockGeometry, budget: u64) -> Self {
         let cache = BlockCache::new(budget, geometry.block());
@@ -77,21 +74,20 @@ impl MetadataSource {
         }
     }
 
-    /// Sets whether metadata whose place is unknown is read ahead by guess. Without guesses each
-    /// wanted block is one request, and only the parts that a driver names are read ahead.
+    /// Sets whether metadata at unknown offsets is read ahead by guess. Without guesses each wanted
+    /// block is one request, and only the parts that a driver names are read ahead.
     #[must_use]
     pub const fn guessing(mut self, guesses: bool) -> Self {
         self.guesses = guesses;
         self
     }
 
-    /// Returns how many bytes the cache holds now.
     #[must_use]
     pub fn cached_bytes(&self) -> u64 {
         self.cache.bytes()
     }
 
-    /// Sets the parts that are metadata. Only the first call with any parts counts. Without it, all
+    /// Sets the parts that are metadata. Only the first non-empty call counts. Without it, all
     /// metadata is read as if it were interleaved with data.
     pub fn set_ranges(&self, ranges: Vec<Range<u64>>) {
         if ranges.is_empty() {
@@ -103,7 +99,7 @@ impl MetadataSource {
         });
     }
 
-    /// Creates a source for file data, as the legacy way reads it.
+    /// Creates a source for file data, as the legacy mode reads it.
     pub(crate) fn for_data(source: Counted, geometry: BlockGeometry, budget: u64) -> Self {
         Self {
             purpose: Purpose::Demand,
@@ -111,23 +107,23 @@ impl MetadataSource {
         }
     }
 
-    /// Returns whether parts are known to be metadata.
     #[must_use]
     pub fn has_ranges(&self) -> bool {
         self.dense.get().is_some()
     }
 
-    /// Reads ahead the parts that are known to be metadata, in the largest possible requests. Reads
-    /// at most half the capacity of the cache of chunks for each part. Stops if the source fails:
-    /// the reader that needs the bytes gets the error.
+    /// Reads ahead the parts that are metadata, in the largest possible requests, but of each part
+    /// at most half the capacity of the chunk cache. Stops if the source fails: the reader that
+    /// needs the bytes gets the error.
     pub fn prefetch(&self) {
         if let Some(dense) = self.dense.get() {
             let _left_to_the_reader = dense.prefetch(&|request| self.fill(&request));
         }
     }
 
-    /// Hints that the inodes of these nodes will be wanted, if the driver can tell their places.
-    /// Inodes at most `max_gap` bytes from each other are one request, with the bytes between them.
+    /// Announces that the inodes of these nodes will be wanted, if the driver can locate them.
+    /// Inodes at most `max_gap` bytes apart share one request, which includes the bytes between
+    /// them.
     pub fn expect_inodes(&self, fs: &dyn FileSystem, nodes: &[NodeId], max_gap: u64) {
         if let Some(layout) = fs.capabilities().layout {
             let places = nodes.iter().filter_map(|&node| layout.inode_offset(node));
@@ -142,9 +138,9 @@ impl MetadataSource {
         is_read_by_pages && !self.has_ranges() && !self.lock_forward().ignores_hints
     }
 
-    /// Hints that the blocks at these places will be wanted soon. Requests all blocks that are not
-    /// cached from the store below, so that a reader does not wait for one after the other. Blocks
-    /// at most `max_gap` bytes from each other are one request, with the bytes between them.
+    /// Announces that the blocks at `places` will be wanted soon. Requests all that are not cached
+    /// from the store below, so that a reader does not wait for each in turn. Blocks at most
+    /// `max_gap` bytes apart share one request, which includes the bytes between them.
     pub fn expect(&self, mut places: Vec<u64>, max_gap: u64) {
         if !self.takes_expectations() {
             return;
@@ -174,7 +170,7 @@ impl MetadataSource {
         wanted.map(|range| self.ask_for(range));
     }
 
-    /// Hints `range` to the store. Returns whether the store takes hints.
+    /// Hints `range` to the store. Returns false if the store ignores hints.
     fn ask_for(&self, range: Range<u64>) -> bool {
         if self.lock_forward().ignores_hints {
             return false;
@@ -188,8 +184,8 @@ impl MetadataSource {
         self.forward.lock().unpoisoned()
     }
 
-    /// Returns the start and the bytes of the metadata chunk that `offset` lies in; `None` if there
-    /// is none, or if the chunk cannot be read.
+    /// Returns the offset and the bytes of the metadata chunk around `offset`, or `None` if
+    /// `offset` is in no chunk or the chunk cannot be read.
     fn dense(&self, offset: u64) -> Option<(u64, Arc<[u8]>)> {
         let missed = Cell::new(false);
         let found = self.dense.get()?.get(offset, &|request| {
@@ -201,7 +197,7 @@ impl MetadataSource {
         } else {
             Counter::MetadataHits
         });
-        // Where the chunk cannot be read, the block that is wanted may still be readable.
+        // If the chunk cannot be read, the wanted block may still be readable.
         found.ok()
     }
 
@@ -215,13 +211,13 @@ impl MetadataSource {
             .cache
             .get_or_load(key, || {
                 self.count(Counter::MetadataMisses);
-                // The kernel reads this part ahead: larger requests would be no cheaper, and mostly
-                // read file data.
+                // The kernel reads this part ahead. Larger requests would be no cheaper and would
+                // mostly read file data.
                 if !self.guesses || self.hint(&range) {
                     return self.read_block(range);
                 }
                 let request = self.grow(range.clone());
-                // Where the larger request fails, the block itself may still be readable.
+                // If the larger request fails, the block itself may still be readable.
                 let grown = (request.end > range.end)
                     .then(|| self.load(request).ok())
                     .flatten();
@@ -231,7 +227,8 @@ impl MetadataSource {
         Ok(block)
     }
 
-    /// Returns the request to make for a missing block: the block alone, or a step from it on.
+    /// Returns the request to make for a missing block: the block alone, or a longer range that
+    /// starts with it.
     fn grow(&self, block: Range<u64>) -> Range<u64> {
         let mut forward = self.lock_forward();
         let len = block.end - block.start;
@@ -252,8 +249,8 @@ impl MetadataSource {
         block.start..forward.end
     }
 
-    /// Hints the part of the image that will probably be wanted. Returns whether to read just
-    /// `block`: it was hinted, or callers say what they will want.
+    /// Hints the part of the image that will probably be wanted. Returns true if only `block` need
+    /// be read, because it was hinted or because callers announce what they want.
     fn hint(&self, block: &Range<u64>) -> bool {
         if self.purpose != Purpose::Metadata || self.geometry.block() < MIN_HINTED_BLOCK {
             return false;
@@ -271,7 +268,7 @@ impl MetadataSource {
         hint.is_none_or(|hint| self.ask_for(hint)) && is_hinted
     }
 
-    /// Reads a request, caches its blocks after the first, and returns the first.
+    /// Reads a request, caches its blocks, and returns the first.
     fn load(&self, request: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
         let bytes = self.read(request.clone())?;
         let mut first: Option<Arc<[u8]>> = None;
@@ -291,9 +288,8 @@ impl MetadataSource {
         Ok(first.unwrap_or_default())
     }
 
-    /// Reads `range`, except for the blocks that are cached: those were read before the driver said
-    /// which parts are metadata. A few cached blocks between others are read again, if that costs
-    /// less than one more request.
+    /// Reads `range`, except for blocks that were cached before the driver named its metadata. A
+    /// few cached blocks between others are read again if that costs less than one more request.
     fn fill(&self, range: &Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
         let mut bytes = vec![0; usize_from(range.end - range.start)];
         let place = |part: &Range<u64>| {
@@ -320,7 +316,7 @@ impl MetadataSource {
         Ok(bytes)
     }
 
-    /// Reads a block into the memory that the cache keeps.
+    /// Reads a block directly into the memory that the cache keeps.
     fn read_block(&self, range: Range<u64>) -> Result<Arc<[u8]>, Arc<io::Error>> {
         let len = usize_from(range.end - range.start);
         let mut block: Arc<[u8]> = std::iter::repeat_n(0, len).collect();

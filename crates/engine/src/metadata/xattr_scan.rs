@@ -1,14 +1,14 @@
 //! The search for extended attributes in an image: for any attribute, and for those that programs
 //! request of each file.
 //!
-//! `ls -l` asks for up to three attributes of each file. Each question is a round trip for the kernel,
-//! unless a front end told it that there are no attributes, or `ls` that those of this name are not
-//! supported. SquashFS says so in its superblock, EROFS does not. So each negative lookup pays for a scan
-//! of 32 further inodes, in the order in which a walk meets them; a single listing costs no more than some
-//! directories.
+//! `ls -l` asks for up to three attributes of each file. Each lookup is a round trip for the
+//! kernel, unless a front end has said that the image has no attributes, or none of this name.
+//! SquashFS records this in its superblock, EROFS does not. So each negative lookup pays for a scan
+//! of 32 further inodes, in the order in which a walk meets them. A single listing then costs no
+//! more than some directories.
 //!
 //! After 1,024 negative lookups, the scan assumes a tree walk, which reads all inodes in any case,
-//! and finishes. No request waits for it: waiting was tried, and gains nothing.
+//! and finishes. No request waits for the scan: waiting was tried, and gains nothing.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -26,8 +26,8 @@ use crate::tuning::{
     XATTR_WORTH,
 };
 
-/// The attributes that `ls -l` requests of each file, as long as the answer is only that this file
-/// has none.
+/// The attributes that `ls -l` requests of each file, until it is told that the name is not
+/// supported.
 const PER_FILE: [&[u8]; 3] = [ACL_ACCESS, ACL_DEFAULT, b"security.selinux"];
 
 /// Whether an image has attributes of a kind.
@@ -36,11 +36,11 @@ struct Answer(AtomicU8);
 
 const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
-/// Some, or unknown.
+/// The image has such attributes, or may have: the scan stopped before it knew.
 const SOME: u8 = 2;
 
 impl Answer {
-    /// Creates the answer for a volume that may have said that there are `none`.
+    /// Creates an answer, which is known if the volume says that there are `none`.
     const fn new(none: bool) -> Self {
         Self(AtomicU8::new(if none { NONE } else { UNKNOWN }))
     }
@@ -49,7 +49,7 @@ impl Answer {
         self.0.load(Ordering::Acquire) == answer
     }
 
-    /// Keeps an answer that is known already.
+    /// Records an answer. The first answer stays.
     fn settle(&self, answer: u8) {
         let _known = self
             .0
@@ -57,12 +57,11 @@ impl Answer {
     }
 }
 
-/// A callback: the inodes of these nodes will be wanted.
+/// A callback that announces nodes whose inodes will be wanted.
 type ExpectInodes<'e> = &'e dyn Fn(&[NodeId]);
-/// A callback: looks at a node, and returns whether no other is of interest.
+/// A callback that examines a node. Returns true to end the search.
 type Look<'l> = &'l dyn Fn(NodeId) -> Result<bool>;
 
-/// The image to search.
 #[derive(Clone)]
 pub struct Searched {
     pub driver: Arc<dyn FileSystem>,
@@ -73,7 +72,6 @@ pub struct Searched {
 #[derive(Debug)]
 pub struct XattrScan {
     any: Answer,
-    /// The answers for each of [`PER_FILE`].
     per_file: [Answer; PER_FILE.len()],
     questions: AtomicU64,
     credit: AtomicU64,
@@ -81,18 +79,17 @@ pub struct XattrScan {
     left: Mutex<Left>,
 }
 
-/// The rest of the search.
+/// The part of the tree that is still to be searched.
 #[derive(Debug)]
 struct Left {
-    /// Directories, the next one last; `None` before the first step.
+    /// Directories to visit, the next one last; `None` before the first step.
     dirs: Option<Vec<NodeId>>,
-    /// Entries that may still be looked at: an image may list a directory again and again.
+    /// How many more entries may be examined. An image with a loop may list directories endlessly.
     most: u64,
 }
 
 impl XattrScan {
-    /// Creates a scan of at most `most` entries. An answer is known if the volume says that there
-    /// are none.
+    /// Creates a scan of at most `most` entries. Answers that the volume gives are known at once.
     pub fn new(volume: &VolumeInfo, most: u64) -> Self {
         Self {
             any: Answer::new(!volume.has_xattrs),
@@ -104,13 +101,12 @@ impl XattrScan {
         }
     }
 
-    /// Returns whether it is certain that there are no attributes.
     pub fn absent(&self) -> bool {
         self.any.is(NONE)
     }
 
-    /// Returns whether it is certain that no node has the attribute `name`. For most names it is
-    /// never certain.
+    /// Returns whether it is certain that no node has the attribute `name`. Except for the names in
+    /// [`PER_FILE`], that is certain only if there are no attributes at all.
     pub fn is_absent(&self, name: &[u8]) -> bool {
         self.absent() || self.about(name).is_some_and(|answer| answer.is(NONE))
     }
@@ -120,20 +116,19 @@ impl XattrScan {
         answers.find_map(|(of, answer)| (*of == name).then_some(answer))
     }
 
-    /// Returns whether all answers are known.
     fn is_settled(&self) -> bool {
         let mut answers = std::iter::once(&self.any).chain(&self.per_file);
         !answers.any(|answer| answer.is(UNKNOWN))
     }
 
-    /// Settles the answers that are not known.
+    /// Sets all unknown answers to `rest`.
     fn settle(&self, rest: u8) {
         self.any.settle(rest);
         self.per_file.iter().for_each(|answer| answer.settle(rest));
     }
 
-    /// Records a question for the attribute `name` and whether it was `found`. Starts the next part
-    /// of the search on the pool after enough negative lookups.
+    /// Records a lookup of the attribute `name` and whether it was `found`. Each negative lookup
+    /// adds credit; enough credit starts the next part of the search on the pool.
     pub fn asked(self: &Arc<Self>, name: &[u8], found: bool, source: &Searched, pool: &Arc<Pool>) {
         if found {
             return self.note(name);
@@ -151,7 +146,7 @@ impl XattrScan {
         }
     }
 
-    /// Notes an attribute that a node has.
+    /// Records that a node has the attribute `name`.
     fn note(&self, name: &[u8]) {
         self.any.settle(SOME);
         if let Some(answer) = self.about(name) {
@@ -159,8 +154,8 @@ impl XattrScan {
         }
     }
 
-    /// Queues the next part of the search. During a walk, each part queues another up to the end,
-    /// so that readahead can run in between.
+    /// Queues the next part of the search. During a walk, each part queues the next one, so that
+    /// readahead can run in between.
     fn search(self: &Arc<Self>, inodes: u64, source: Searched, pool: &Arc<Pool>) {
         let (this, again) = (Arc::clone(self), Arc::clone(pool));
         pool.submit(move || {
@@ -174,7 +169,6 @@ impl XattrScan {
         });
     }
 
-    /// Searches about `inodes` more inodes.
     fn step(&self, driver: &dyn FileSystem, metadata: &MetadataSource, inodes: u64) {
         let expect = |nodes: &[NodeId]| metadata.expect_inodes(driver, nodes, METADATA_GAP);
         let look = |node| {
@@ -193,9 +187,8 @@ impl XattrScan {
 }
 
 impl Left {
-    /// Searches about `inodes` more inodes. Returns `Some(false)` if it has seen all of them, and
-    /// `None` if some are left. Returns `Some(true)` if `look` wants no more, or the limit is
-    /// reached.
+    /// Searches about `inodes` more inodes. Returns `None` if some are left, `Some(false)` at the
+    /// end of the tree, and `Some(true)` if `look` ended the search or the limit is reached.
     fn go_on(
         &mut self,
         driver: &dyn FileSystem,
@@ -253,8 +246,8 @@ impl Left {
     }
 }
 
-/// Returns whether one of the nodes is the last to be seen. Requests all their inodes before it waits for
-/// the first.
+/// Examines the nodes, and requests all their inodes before it waits for the first. Returns whether
+/// `look` ended the search.
 fn any_of(look: Look<'_>, expect: ExpectInodes<'_>, nodes: &mut Vec<NodeId>) -> Result<bool> {
     expect(nodes);
     for node in nodes.drain(..) {
@@ -272,7 +265,6 @@ mod tests {
 
     use super::*;
 
-    /// Creates a tree of 300 files in 30 directories.
     fn tree() -> MemFsBuilder {
         let mut builder = MemFsBuilder::new();
         for n in 0..300 {
@@ -295,14 +287,14 @@ mod tests {
         }
     }
 
-    /// Creates a scan of a volume whose nodes may have everything.
+    /// Creates a scan of a volume that may have every kind of attribute.
     fn scan(most: u64) -> Arc<XattrScan> {
         let mut volume = VolumeInfo::new("any", 0, 1);
         (volume.has_xattrs, volume.has_acls) = (true, true);
         Arc::new(XattrScan::new(&volume, most))
     }
 
-    /// Asks for `name` until the answers are known. Returns the number of questions.
+    /// Looks up `name` until the answers are known. Returns the number of lookups.
     fn ask(scan: &Arc<XattrScan>, searched: &Searched, name: &[u8]) -> u64 {
         let pool = Arc::new(Pool::new(1));
         for n in 1..10_000 {
@@ -351,7 +343,7 @@ mod tests {
         let (scan, pool) = (scan(1 << 20), Arc::new(Pool::new(0)));
         scan.asked(b"user.a", true, &place, &pool);
         assert!(scan.any.is(SOME) && !scan.is_settled());
-        // No answer that is left to find would save these.
+        // Only an unknown answer could save a lookup, and none is left.
         for _ in 0..XATTR_WALK {
             scan.asked(b"user.b", false, &place, &pool);
         }

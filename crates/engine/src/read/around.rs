@@ -1,17 +1,17 @@
-//! Compressed data read at random places: if much of a region of the image was wanted, the rest is
-//! read ahead.
+//! Readahead around random reads of compressed data: once much of a region was wanted, the rest is
+//! hinted.
 //!
-//! The engine cannot say which block is next. But a program that has read a quarter of a file in no
-//! order will want more of it, and each block is a request that it waits for. So from then on, at a
-//! miss the kernel reads the region around it into its page cache, in large requests. At most three
-//! times the wanted bytes are read in vain.
+//! The engine cannot predict the next block. But a program that has read a quarter of a file in
+//! random order will want more of it, and it waits for each block. So from then on, at a miss the
+//! kernel reads the region around the block into its page cache, in large requests. In the worst
+//! case this reads three times the wanted bytes in vain.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::tuning::{AROUND_PART, AROUND_REGION, AROUND_REGIONS, AROUND_SHARE};
 
-/// Counts of the bytes that readers wanted, for each region of an image.
+/// Counts of the bytes that readers wanted, per region of an image.
 #[derive(Default)]
 pub struct Around {
     regions: HashMap<u64, Region>,
@@ -20,12 +20,13 @@ pub struct Around {
 #[derive(Default)]
 struct Region {
     wanted: u64,
-    /// A bit for each hinted part.
+    /// One bit per hinted part.
     hinted: u64,
 }
 
 impl Around {
-    /// Records that a block of an image of `len` bytes had to be read. Returns the range to hint, if any.
+    /// Records that a block of an image of `len` bytes had to be read. Returns the range to hint,
+    /// if any.
     pub fn on_miss(&mut self, block: &Range<u64>, len: u64) -> Option<Range<u64>> {
         let number = block.start / AROUND_REGION;
         let is_full = self.regions.len() >= AROUND_REGIONS && !self.regions.contains_key(&number);
@@ -53,8 +54,8 @@ mod tests {
 
     const BLOCK: u64 = 40 << 10;
 
-    /// Reads `reads` blocks of an image of `count` in no order. Returns how many were not hinted before, and the bytes
-    /// hinted.
+    /// Reads `reads` of `count` blocks in random order. Returns how many were not hinted before,
+    /// and the bytes hinted.
     fn read(count: u64, reads: u64) -> (u64, u64) {
         let mut around = Around::default();
         let (mut misses, mut hints) = (0, Vec::<Range<u64>>::new());

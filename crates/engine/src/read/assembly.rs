@@ -1,4 +1,4 @@
-//! One read, assembled from its extents.
+//! The assembly of one read from its extents.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::moves::Moves;
 use super::stored::Use;
 use crate::Data;
 
-/// Extents that do not cover a read: a defect of the driver, or an image that it should have
-/// refused. Checked here, so that no stale byte of a buffer is ever served.
+/// Extents that do not cover a read: a defect of the driver, or of an image that the driver should
+/// have refused. Checked here, so that stale bytes of a buffer are never served.
 #[derive(Debug, thiserror::Error)]
 enum MapError {
     #[error("no extent covers bytes {start}..{end} of the file")]
@@ -25,16 +25,16 @@ enum MapError {
     ShortInline { have: usize, want: usize },
 }
 
-/// Use of the blocks of a read by other reads.
+/// Whether other reads may want the blocks of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Other reads may want them, so they are cached.
+    /// Other reads may want the blocks, so they are cached.
     Shared,
-    /// No other read wants these blocks, so they are decoded straight into the answer and not cached.
+    /// No other read wants the blocks, so they are decoded straight into the answer and not cached.
     Own,
 }
 
-/// A read of `range`, which collects the bytes of its extents in order.
+/// A read in progress, which collects the bytes of its extents in order.
 pub struct Assembly<'a> {
     moves: &'a Moves,
     range: Range<u64>,
@@ -45,7 +45,7 @@ pub struct Assembly<'a> {
 }
 
 enum Target<'a> {
-    /// No bytes yet; one extent may still serve the whole range without a copy.
+    /// No bytes yet: one extent may still serve the whole range without a copy.
     Undecided,
     Whole(Data),
     Buffer(Buffer),
@@ -65,7 +65,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Creates a read into `out`, which is as long as the range.
+    /// Creates a read into `out`, which must be as long as `range`.
     pub const fn into_slice(
         moves: &'a Moves,
         range: Range<u64>,
@@ -83,7 +83,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Takes the next extent.
+    /// Adds the bytes of the next extent. Breaks when the read is complete or has failed.
     pub fn add(&mut self, extent: Extent) -> ControlFlow<()> {
         match self.take(&extent) {
             Ok(()) if self.at < self.range.end => ControlFlow::Continue(()),
@@ -95,7 +95,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Returns the bytes, or none if they are in the caller's slice already.
+    /// Returns the bytes; they are empty if the read went into the caller's slice.
     pub fn finish(self) -> Result<Data> {
         if let Some(error) = self.error {
             return Err(error);
@@ -157,7 +157,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Returns the whole range as a part of one block or segment, if one holds all of it.
+    /// Returns the whole range as a slice of one block or segment, if one holds all of it.
     fn without_copy(&self, place: &Place, skip: u64, is_own: bool) -> Result<Option<Data>> {
         let len = self.range.end - self.range.start;
         match place {

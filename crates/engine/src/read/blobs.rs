@@ -1,8 +1,8 @@
-//! The blobs besides the image: opened at their first use, and kept open.
+//! The blobs beside the image: opened at their first use, and kept open.
 //!
-//! An image may name more blobs than a process may have files open. So blobs that were not used
-//! lately are closed when there are too many, and opened again when wanted. A failure to open is
-//! not remembered.
+//! An image may name more blobs than a process may have files open. So if too many are open, the
+//! least recently used are closed, and opened again when wanted. A failure to open is not
+//! remembered.
 
 use std::sync::Arc;
 
@@ -10,17 +10,15 @@ use forerun_io::{BlobId, Counted, Observer};
 use forerun_vfs::{Capabilities, FileSystem, Result};
 use quick_cache::sync::Cache;
 
-/// Most blobs to keep open: a quarter of the descriptors that a process may have by default.
+/// Most blobs kept open: a quarter of the default limit of descriptors of a process.
 const OPEN: usize = 256;
 
-/// The blobs of one image.
 pub struct BlobTable {
     fs: Arc<dyn FileSystem>,
     open: Cache<BlobId, Counted>,
 }
 
 impl BlobTable {
-    /// Creates the table of the blobs that `fs` names.
     pub fn new(fs: Arc<dyn FileSystem>) -> Self {
         Self {
             fs,
@@ -28,7 +26,7 @@ impl BlobTable {
         }
     }
 
-    /// Returns the blob, and opens it unless it is open or another thread is opening it.
+    /// Returns the blob. Opens it unless it is open or another thread is opening it.
     pub fn get(&self, blob: BlobId, observer: &Arc<Observer>) -> Result<Counted> {
         self.open.get_or_insert_with(&blob, || {
             let source = self.fs.blob(blob)?;
@@ -36,7 +34,6 @@ impl BlobTable {
         })
     }
 
-    /// Returns the capabilities of the driver.
     pub fn capabilities(&self) -> Capabilities<'_> {
         self.fs.capabilities()
     }

@@ -1,10 +1,9 @@
-//! Buffers for data, reused instead of freed.
+//! Buffers for data, reused instead of freed, because the page faults of a fresh megabyte take
+//! longer than copying a megabyte.
 //!
-//! The page faults of a fresh megabyte take longer than copying a megabyte.
-//!
-//! Long buffers are mappings of their own. The allocator of the C library keeps what a thread frees in
-//! an arena for that thread, and many threads decode: a mount with a cache of 16 MiB took 137 MiB to
-//! read blocks of 1 MiB with eight readers, of which the allocator held 80.
+//! Long buffers are mappings of their own. The allocator of the C library keeps what a thread frees
+//! in an arena for that thread, and many threads decode: a mount with a cache of 16 MiB took 137
+//! MiB to read blocks of 1 MiB with eight readers, of which the allocator held 80.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,14 +12,13 @@ use std::sync::{Arc, Mutex, Weak};
 use forerun_io::Unpoisoned;
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-/// Smallest length of a buffer that is a mapping.
+/// Shortest buffer that is a mapping of its own.
 const MAPPED: usize = 64 << 10;
-/// Smallest length of a buffer with huge pages: the length of one on most machines. Past the page
-/// cache, a disk fills 4 MiB of them in little more than half the time that it takes for a thousand
-/// small ones; copies from the page cache take less time too (docs/decisions/02-direct-io.md).
+/// Shortest buffer with huge pages: the length of one huge page on most machines. In a direct read,
+/// a disk fills 4 MiB of them in little more than half the time that a thousand small pages take;
+/// copies from the page cache are faster too (docs/decisions/02-direct-io.md).
 const HUGE: usize = 2 << 20;
 
-/// A pool of free buffers.
 pub struct BufferPool {
     keep: usize,
     free: Mutex<Free>,
@@ -34,14 +32,14 @@ struct Free {
 
 enum Memory {
     Heap(Vec<u8>),
-    /// Begins on a page.
+    /// Starts on a page boundary.
     Mapped(MmapMut),
 }
 
 impl Memory {
     /// Allocates at least `len` bytes.
     fn new(len: usize) -> Self {
-        // Where the system gives no mapping, the allocator may still have memory.
+        // If the system gives no mapping, the allocator may still have memory.
         let mapped = (len >= MAPPED).then(|| map(len).ok());
         match mapped.flatten() {
             Some(mapped) => Self::Mapped(mapped),
@@ -50,8 +48,8 @@ impl Memory {
     }
 }
 
-/// Maps `len` bytes of memory. All of them will be filled: one system call for all pages takes less time than a fault
-/// for each.
+/// Maps `len` bytes and populates them: they will all be filled, and one system call takes less
+/// time than a fault per page.
 fn map(len: usize) -> io::Result<MmapMut> {
     let mut options = MmapOptions::new();
     options.len(len);
@@ -90,11 +88,10 @@ impl DerefMut for Memory {
     }
 }
 
-/// Bytes that go back to their pool when the last user drops them.
+/// Bytes that return to their pool when the last user drops them.
 ///
-/// Long buffers begin on a page, so that reads that bypass the page cache can fill them. If the
-/// system gives no mapping, the allocator's memory may begin elsewhere: such reads then go through
-/// the page cache.
+/// Long buffers start on a page boundary, so that direct reads can fill them. If the system gives
+/// no mapping, the allocator's memory may start elsewhere; reads then go through the page cache.
 pub struct Buffer {
     bytes: Memory,
     len: usize,
@@ -102,7 +99,7 @@ pub struct Buffer {
 }
 
 impl BufferPool {
-    /// Creates a pool that keeps free buffers of at most `keep` bytes in total.
+    /// Creates a pool that keeps at most `keep` bytes in free buffers.
     pub fn new(keep: usize) -> Arc<Self> {
         Arc::new(Self {
             keep,
@@ -110,10 +107,10 @@ impl BufferPool {
         })
     }
 
-    /// Returns a buffer of exactly `len` initialised bytes, of no particular value.
+    /// Returns a buffer of exactly `len` bytes, initialised but of no particular value.
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
         let mut free = self.free.lock().unpoisoned();
-        // Not a buffer that is far too large: a held slice would pin all of it.
+        // Do not take a buffer that is far too large: a slice of it would pin all of it.
         let fits = |bytes: &Memory| bytes.len() >= len && bytes.len() / 4 <= len;
         let found = free
             .buffers
@@ -124,7 +121,7 @@ impl BufferPool {
             free.bytes -= bytes.len();
         }
         drop(free);
-        // An earlier use has initialised the bytes of a free buffer.
+        // Free buffers were initialised by an earlier use.
         let bytes = found.unwrap_or_else(|| Memory::new(len));
         Buffer {
             bytes,
@@ -135,7 +132,6 @@ impl BufferPool {
 }
 
 impl Buffer {
-    /// Returns the bytes, to be filled.
     pub fn as_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }

@@ -1,11 +1,12 @@
-//! One thread decodes a block: a job of the pool that was planned for it, or the reader that needs it.
+//! Claims on blocks, so that one thread decodes each: the job planned for it, or the reader that
+//! needs it.
 //!
-//! The first of them to reach a planned block takes it. A job decodes into the cache. A reader does
-//! so too, unless it wants all of a block that no other read wants: then it decodes the block into
-//! its answer.
+//! The first of them to reach a planned block claims it. A job decodes into the cache. A reader
+//! does too, unless it wants all of a block that no other read wants: then it decodes into its
+//! answer.
 //!
-//! A reader may also take a block, and finish it, while a plan with this block is being made. So
-//! the blocks that readers take in the meantime are remembered until the plan is ready.
+//! A reader may also claim and finish a block while a plan with this block is being made. So the
+//! blocks that readers claim meanwhile are remembered until the plan is ready.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,21 +16,20 @@ use forerun_io::{BlockKey, Unpoisoned};
 
 use crate::tuning::TAKEN_BLOCKS;
 
-/// Blocks that jobs of the pool are to decode. The plans bound their number.
+/// Claims on the blocks that jobs of the pool will decode. The plans bound their number.
 #[derive(Default)]
 pub struct Claims {
     state: Mutex<State>,
-    /// Number of blocks and of plans in the making, so that a reader takes no lock if there are
-    /// none.
+    /// Number of blocks plus unfinished plans, so that a reader takes no lock when it is 0.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     blocks: HashMap<BlockKey, ClaimState>,
-    /// Plans in the making.
+    /// Number of plans being made.
     plans: usize,
-    /// Blocks that readers took while there are such plans.
+    /// Blocks that readers claimed while plans are being made.
     taken: HashSet<BlockKey>,
 }
 
@@ -39,13 +39,13 @@ enum ClaimState {
     Begun,
 }
 
-/// The claim of a job that runs.
+/// The claim of a running job.
 struct Begun<'c> {
     claims: &'c Claims,
     key: BlockKey,
 }
 
-/// A plan in the making: blocks that readers take before this is dropped get no job.
+/// A plan being made. Blocks that readers claim before this is dropped get no job.
 pub struct Planning<'c> {
     claims: &'c Claims,
 }
@@ -68,14 +68,14 @@ impl Drop for Planning<'_> {
 }
 
 impl Claims {
-    /// Records that a plan is being made.
+    /// Records that a plan is being made, until the result is dropped.
     pub fn planning(&self) -> Planning<'_> {
         self.change(|state| state.plans += 1);
         Planning { claims: self }
     }
 
-    /// Plans a block. Returns whether it needs a job: it does not if it has one already, or if a
-    /// reader took it while the plan was made.
+    /// Plans a block. Returns whether it needs a job: it does not if it has one, or if a reader
+    /// claimed it while the plan was made.
     pub fn plan(&self, key: BlockKey) -> bool {
         self.change(|state| {
             let is_new = !state.blocks.contains_key(&key) && !state.taken.contains(&key);
@@ -86,7 +86,7 @@ impl Claims {
         })
     }
 
-    /// Leaves a planned block without a job to its readers.
+    /// Withdraws a planned block, so that its readers decode it.
     pub fn leave(&self, key: BlockKey) {
         self.change(|state| {
             if state.blocks.get(&key) == Some(&ClaimState::Planned) {
@@ -95,7 +95,7 @@ impl Claims {
         });
     }
 
-    /// Runs the job of a block, unless a reader has taken the block.
+    /// Runs the job of a block, unless a reader has claimed the block.
     pub fn work(&self, key: BlockKey, decode: impl FnOnce()) {
         let mut state = self.lock();
         match state.blocks.get_mut(&key) {
@@ -103,12 +103,12 @@ impl Claims {
             _ => return,
         }
         drop(state);
-        // The claim ends when the block is in the cache, or when the job panics.
+        // The claim ends when the block is cached, or when the job panics.
         let _claim = Begun { claims: self, key };
         decode();
     }
 
-    /// Takes a block for a reader. Returns false if a job is decoding it.
+    /// Claims a block for a reader. Returns false if a job is decoding it.
     pub fn take(&self, key: BlockKey) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return true;
@@ -118,7 +118,7 @@ impl Claims {
                 return false;
             }
             state.blocks.remove(&key);
-            // One that is forgotten is decoded in vain at most.
+            // A forgotten block is at worst decoded once more.
             if state.plans > 0 && state.taken.len() < TAKEN_BLOCKS {
                 state.taken.insert(key);
             }

@@ -1,12 +1,10 @@
-//! Bytes on their way to the front end.
-
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::buffer::Buffer;
 
-/// The bytes of a read. If one cached block or one segment holds all of them, they are a part of it
-/// and not copied. Otherwise they are in a buffer of their own.
+/// The bytes of a read: a slice of the cached block or segment that holds all of them, or else a
+/// buffer of their own.
 #[derive(Clone)]
 pub struct Data {
     bytes: Bytes,
@@ -20,7 +18,7 @@ enum Bytes {
 }
 
 impl Data {
-    /// Returns `range` of `buffer`, or `None` if it is not inside.
+    /// Returns `range` of `buffer`, or `None` if it is out of bounds.
     pub(crate) fn of_buffer(buffer: Arc<Buffer>, range: Range<usize>) -> Option<Self> {
         buffer.get(range.clone())?;
         Some(Self {
@@ -29,8 +27,7 @@ impl Data {
         })
     }
 
-    /// Returns how many bytes stay in memory as long as these do: the whole block of which they are
-    /// a part.
+    /// Returns how many bytes stay in memory as long as these do: the whole block or buffer.
     #[must_use]
     pub fn kept(&self) -> usize {
         match &self.bytes {
@@ -39,7 +36,7 @@ impl Data {
         }
     }
 
-    /// Returns `range` of these bytes, or `None` if it is not inside.
+    /// Returns `range` of these bytes, or `None` if it is out of bounds.
     pub(crate) fn part(mut self, range: Range<usize>) -> Option<Self> {
         self.get(range.clone())?;
         let start = self.range.start;
@@ -47,7 +44,7 @@ impl Data {
         Some(self)
     }
 
-    /// Returns `range` of `block`, or `None` if it is not inside.
+    /// Returns `range` of `block`, or `None` if it is out of bounds.
     pub(crate) fn of_block(block: Arc<[u8]>, range: Range<usize>) -> Option<Self> {
         block.get(range.clone())?;
         Some(Self {

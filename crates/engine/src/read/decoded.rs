@@ -6,7 +6,7 @@
 //! of fresh memory cost about as much as decoding LZ4.
 //!
 //! A long list of small files wants each block once, for all of its files, and serves few blocks to
-//! the end. Such a block is cached if it is decoded a second time.
+//! the end. Such a block is cached only when it is decoded a second time.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -25,19 +25,19 @@ use crate::Data;
 use crate::recent::Recent;
 use crate::tuning::{DECODING_SHARE, PASSED_BLOCKS, PASSING_SHARE, SERVED_BLOCKS, SERVED_SHARE};
 
-/// Typical length of a decoded block, for the size of the cache's tables.
+/// Typical length of a decoded block, from which the cache sizes its tables.
 const TYPICAL_BLOCK: u64 = 128 << 10;
 
 pub struct Decoded {
     cache: BlockCache<Error, Block>,
     claims: Claims,
-    /// Blocks served to the end that may still be in the cache, the oldest first.
+    /// Blocks served to the end that may still be cached, oldest first.
     served: Mutex<VecDeque<BlockKey>>,
     /// Blocks that were decoded without being cached.
     passed: Mutex<Recent<BlockKey, ()>>,
     /// Bytes in the cache above which blocks served to the end are evicted.
     comfortable: u64,
-    /// Bytes of blocks that one list may add to the cache although it wants each of them once.
+    /// Bytes that one list may add to the cache in blocks that it wants once.
     passing: u64,
     in_flight: InFlight,
     format: &'static str,
@@ -48,12 +48,10 @@ pub struct Decoded {
 pub struct Block {
     key: BlockKey,
     data: Data,
-    /// Bytes served so far.
     served: Arc<AtomicU64>,
 }
 
 impl Block {
-    /// Returns the decoded bytes.
     pub fn into_data(self) -> Data {
         self.data
     }
@@ -67,12 +65,12 @@ impl Deref for Block {
     }
 }
 
-/// Bytes of blocks that a list may still add to the cache.
+/// Bytes that a list may still add to the cache.
 #[derive(Debug)]
 pub struct Allowance(AtomicU64);
 
 impl Allowance {
-    /// Takes `bytes` of the allowance. Returns whether there were enough.
+    /// Takes `bytes` from the allowance. Returns false, and takes nothing, if too few are left.
     fn take(&self, bytes: u64) -> bool {
         let order = Ordering::Relaxed;
         let take = |left: u64| left.checked_sub(bytes);
@@ -81,7 +79,7 @@ impl Allowance {
 }
 
 impl Decoded {
-    /// Creates a cache of at most `budget` bytes of decoded blocks. Errors name `format`.
+    /// Creates a cache of at most `budget` bytes of decoded blocks. Error messages name `format`.
     pub fn new(format: &'static str, budget: u64, limits: &Limits) -> Self {
         let cache = BlockCache::new(budget, TYPICAL_BLOCK);
         Self {
@@ -97,22 +95,19 @@ impl Decoded {
         }
     }
 
-    /// Returns how many bytes the cache holds.
     pub fn bytes(&self) -> u64 {
         self.cache.bytes()
     }
 
-    /// Returns the name of the image's format.
     pub const fn format(&self) -> &'static str {
         self.format
     }
 
-    /// Returns whether the cache has a block.
     pub fn is_cached(&self, block: &EncodedBlock) -> bool {
         self.cache.contains(block.key())
     }
 
-    /// Records that a plan is being made, until the returned value is dropped.
+    /// Records that a plan is being made, until the result is dropped.
     pub fn planning(&self) -> Planning<'_> {
         self.claims.planning()
     }
@@ -122,25 +117,25 @@ impl Decoded {
         !self.cache.contains(block.key()) && self.claims.plan(block.key())
     }
 
-    /// Leaves planned blocks without a job to their readers.
+    /// Withdraws planned blocks, so that their readers decode them.
     pub fn leave(&self, blocks: &[EncodedBlock]) {
         for block in blocks {
             self.claims.leave(block.key());
         }
     }
 
-    /// Runs the job of a planned block, unless a reader has taken the block.
+    /// Runs the job of a planned block, unless a reader has claimed the block.
     pub fn decode_ahead(&self, block: &EncodedBlock, stored: &Stored) {
         self.claims.work(block.key(), || {
-            // The reader that needs the block gets the error when it comes to it.
+            // The reader that needs the block reports the error.
             let _left_to_the_reader = self.get(block, stored);
         });
     }
 
     /// Claims a block for a reader that will decode it into its answer. Returns false if the block
-    /// is in the cache or being decoded into it.
+    /// is cached or is being decoded into the cache.
     pub fn take(&self, block: &EncodedBlock) -> bool {
-        // In this order: a job puts the block into the cache before its claim ends.
+        // The order matters: a job caches the block before its claim ends.
         self.claims.take(block.key()) && !self.cache.contains(block.key())
     }
 
@@ -164,14 +159,13 @@ impl Decoded {
         Ok(bytes)
     }
 
-    /// Returns how much a list may add to the cache.
     pub const fn allowance(&self) -> Allowance {
         Allowance(AtomicU64::new(self.passing))
     }
 
-    /// Returns a decoded block as [`get`](Self::get) does, for a list that wants it once. If the block is not in the
-    /// cache, and was not decoded before, it is kept only within the allowance. The memory of another one takes the
-    /// next block.
+    /// Returns a decoded block as [`get`](Self::get) does, for a list that wants it once. A block
+    /// that is neither cached nor decoded before is cached only within the allowance. Otherwise the
+    /// memory of another block takes it.
     pub fn get_in_passing(
         &self,
         block: &EncodedBlock,
@@ -186,7 +180,7 @@ impl Decoded {
         self.decode(block, stored)
     }
 
-    /// Returns whether a block was decoded before and not kept, and remembers it.
+    /// Returns whether a block was decoded before without being cached, and remembers it.
     fn has_passed(&self, key: BlockKey) -> bool {
         let mut passed = self.passed.lock().unpoisoned();
         let is_known = passed.get(key).is_some();
@@ -196,14 +190,14 @@ impl Decoded {
         is_known
     }
 
-    /// Decodes a block that the caller has [taken](Self::take), without caching it. Through the
-    /// cache, it would go to memory that is in no CPU's cache, and evict blocks that others share.
+    /// Decodes a block that the caller has [claimed](Self::take), without caching it. In the cache,
+    /// the block would use cold memory and evict blocks that other reads share.
     pub fn once(&self, block: &EncodedBlock, stored: &Stored) -> Result<Data> {
         note_once(block, stored);
         Ok(self.decode(block, stored)?.into_data())
     }
 
-    /// Decodes a taken block of known length into `out`, which is as long.
+    /// Decodes a claimed block of known length into `out`, which must be as long.
     pub fn once_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<()> {
         self.check_limit(block)?;
         note_once(block, stored);
@@ -221,7 +215,7 @@ impl Decoded {
         }
         let mut served = self.lock_served();
         served.push_back(block.key);
-        // Each key added to the list removes two, until the cache has room again. Keys of blocks
+        // Each new key removes up to two old ones, until the cache has room again. Keys of blocks
         // that the cache has evicted itself leave the list the same way.
         for _ in 0..2 {
             if self.cache.bytes() <= self.comfortable && served.len() < SERVED_BLOCKS {
@@ -234,7 +228,7 @@ impl Decoded {
         }
     }
 
-    /// Returns a block that is in the cache, unless it was served to its end.
+    /// Returns a cached block, unless it was served to its end.
     pub fn unserved(&self, block: &EncodedBlock) -> Option<Block> {
         let block = self.cache.get(block.key())?;
         let served = block.served.load(Ordering::Relaxed);
@@ -268,7 +262,7 @@ impl Decoded {
         Ok(())
     }
 
-    /// Decodes a block to the start of `out`, verifies it, and returns its length.
+    /// Decodes a block into the start of `out`, verifies it, and returns its length.
     fn decode_into(&self, block: &EncodedBlock, stored: &Stored, out: &mut [u8]) -> Result<usize> {
         let range = block.stored();
         let encoded = match stored.slice(block.blob, &range, Use::Decode) {

@@ -1,13 +1,12 @@
 //! A bound on the memory of blocks that are being decoded.
 //!
-//! Blocks that many readers decode at the same time are not yet in a cache. With blocks of 1 MiB
+//! Blocks that many readers decode at the same time are not in a cache yet. With blocks of 1 MiB
 //! they take more memory than a small cache does.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use forerun_io::Unpoisoned;
 
-/// Bytes of blocks that are being decoded.
 pub struct InFlight {
     most: u64,
     sum: Mutex<Sum>,
@@ -16,18 +15,19 @@ pub struct InFlight {
 
 struct Sum {
     bytes: u64,
-    /// Threads that wait for room, so that no system call is made to wake none.
+    /// Number of waiting threads. The condition is not notified, which is a system call, when it is
+    /// 0.
     waiting: u64,
 }
 
-/// The bytes of one block, counted until it is dropped.
+/// The bytes of one block, counted until this is dropped.
 pub struct Counted<'f> {
     of: &'f InFlight,
     bytes: u64,
 }
 
 impl InFlight {
-    /// Creates a bound of `most` bytes in total, or of one block if that is more.
+    /// Creates a bound of `most` bytes in total, or of one block if that is larger.
     pub const fn new(most: u64) -> Self {
         Self {
             most,
@@ -40,7 +40,7 @@ impl InFlight {
     }
 
     /// Waits until there is room for a block, and counts it. The caller must not wait for another
-    /// caller's block before it drops what this returns.
+    /// caller's block before it drops the result, or both may wait forever.
     pub fn enter(&self, bytes: u64) -> Counted<'_> {
         let mut sum = self.lock();
         while sum.bytes > 0 && sum.bytes + bytes > self.most {

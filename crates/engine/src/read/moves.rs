@@ -1,5 +1,3 @@
-//! The sources and caches through which bytes move.
-
 use std::sync::Arc;
 
 use super::decoded::Decoded;

@@ -2,8 +2,8 @@
 //!
 //! A segment is one request to the source. It enters the table when it is planned, so that no
 //! thread reads its bytes a second time: a reader that needs them waits, or makes the request
-//! itself if no thread has begun it. A request that fails leaves no bytes. A reader that waited for
-//! it then reads just the bytes it needs, so that one bad sector spoils nothing but itself.
+//! itself if no thread has begun it. A failed request leaves no bytes. A reader that waited for it
+//! then reads only the bytes it needs, so that one bad sector fails only the reads of that sector.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -34,22 +34,21 @@ enum SegmentState {
     Failed,
 }
 
-/// The result of a claim on a segment's bytes.
 pub enum Claim {
     /// The bytes are available; `waited` if the caller had to wait for them.
     Ready { buffer: Arc<Buffer>, waited: bool },
-    /// No thread has begun: the caller must read and call [`Unfinished::finish`].
+    /// No thread has begun the request: the caller must make it and call [`Unfinished::finish`].
     Read(Unfinished),
     /// The request failed, or this thread may not wait for it.
     Failed,
 }
 
-/// The duty to finish a segment. If this is dropped first, the segment has failed, or is queued
+/// The duty to finish a segment. If this is dropped unfinished, the segment fails, or is queued
 /// again if this thread may not wait for its bytes.
 pub struct Unfinished(Arc<Segment>);
 
 impl Segment {
-    /// Returns the bytes, or the duty to read them. Waits if another thread has the duty.
+    /// Returns the bytes, or the duty to read them. Waits while another thread has the duty.
     pub fn claim(self: &Arc<Self>) -> Claim {
         let mut state = lock(&self.state);
         let mut waited = false;
@@ -77,7 +76,7 @@ impl Segment {
         }
     }
 
-    /// Takes the duty to read, unless a thread has it or had it. Never waits.
+    /// Takes the duty to read, unless a thread has or had it. Never waits.
     pub fn start(self: &Arc<Self>) -> Option<Unfinished> {
         let mut state = lock(&self.state);
         if !matches!(*state, SegmentState::Queued) {
@@ -91,7 +90,6 @@ impl Segment {
         self.range.end - self.range.start
     }
 
-    /// Returns whether the request is queued or in flight.
     pub fn in_flight(&self) -> bool {
         matches!(
             *lock(&self.state),
@@ -105,7 +103,7 @@ impl Unfinished {
         &self.0
     }
 
-    /// Publishes the bytes to all threads that wait.
+    /// Publishes the bytes to all waiting threads.
     pub fn finish(self, buffer: Arc<Buffer>) {
         *lock(&self.0.state) = SegmentState::Ready(buffer);
         self.0.ended.notify_all();
@@ -137,15 +135,15 @@ pub struct Segments {
 struct Table {
     bytes: u64,
     map: BTreeMap<(BlobId, u64), Arc<Segment>>,
-    /// In order of planning; may name segments that are spent or removed. Both queues hold weak
+    /// In the order of planning; may name spent or removed segments. Both queues hold weak
     /// references, so that the memory of removed segments is freed.
     planned: VecDeque<Weak<Segment>>,
-    /// Segments that readers have used up: evicted first.
+    /// Segments whose bytes were all used: evicted first.
     spent: VecDeque<Weak<Segment>>,
 }
 
 impl Segments {
-    /// Creates a table of segments of at most `budget` bytes.
+    /// Creates a table whose segments hold at most `budget` bytes.
     pub fn new(budget: u64) -> Self {
         Self {
             budget,
@@ -153,12 +151,10 @@ impl Segments {
         }
     }
 
-    /// Returns the most bytes that segments may hold.
     pub const fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// Returns the segment that holds the byte at `offset`.
     pub fn find(&self, blob: BlobId, offset: u64) -> Option<Arc<Segment>> {
         lock(&self.table)
             .before(blob, offset)
@@ -166,7 +162,6 @@ impl Segments {
             .cloned()
     }
 
-    /// Returns where the first segment that starts in `range` starts.
     pub fn next_start(&self, blob: BlobId, range: Range<u64>) -> Option<u64> {
         let table = lock(&self.table);
         let (&(_, start), _) = table
@@ -176,8 +171,8 @@ impl Segments {
         Some(start)
     }
 
-    /// Plans segments for the parts of `range` that are in none, each of at most `max` bytes.
-    /// Returns fewer, or none, if requests in flight take up the budget.
+    /// Plans segments of at most `max` bytes for the parts of `range` that are in none. Returns
+    /// fewer, or none, if requests in flight take up the budget.
     pub fn plan(
         &self,
         blob: BlobId,
@@ -209,8 +204,8 @@ impl Segments {
         new
     }
 
-    /// Records that `bytes` of a segment were used. Returns whether they used it up: such a segment
-    /// is evicted first.
+    /// Records that `bytes` of a segment were used. Returns whether all of its bytes are used now;
+    /// such a segment is evicted first.
     pub fn used(&self, segment: &Arc<Segment>, bytes: u64) -> bool {
         let used = segment.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used < segment.len() || segment.spent.swap(true, Ordering::Relaxed) {
@@ -218,7 +213,8 @@ impl Segments {
         }
         let mut table = lock(&self.table);
         table.spent.push_back(Arc::downgrade(segment));
-        // No reader will want it again, and its memory, still warm, can take the next request.
+        // No reader will want this segment again, and the next request can reuse its memory while
+        // it is warm.
         if table.spent.len() > SPENT_SEGMENTS
             && let Some(oldest) = table.spent.pop_front()
             && let Some(oldest) = oldest.upgrade()
@@ -228,12 +224,11 @@ impl Segments {
         true
     }
 
-    /// Removes a segment whose request failed.
     pub fn remove(&self, segment: &Arc<Segment>) {
         lock(&self.table).remove(segment);
     }
 
-    /// Returns how many bytes segments hold, or will.
+    /// Returns how many bytes segments hold, requests in flight included.
     pub fn bytes(&self) -> u64 {
         lock(&self.table).bytes
     }
@@ -262,9 +257,9 @@ impl Table {
         segment
     }
 
-    /// Evicts segments until `len` more bytes fit: spent ones, then the oldest. A segment in flight
-    /// stays, because its bytes would be read in vain. Returns whether they fit, or no segment is
-    /// left.
+    /// Evicts segments until `len` more bytes fit: first spent ones, then the oldest. Skips
+    /// segments in flight, because their bytes would be read in vain. Returns whether the bytes
+    /// fit, or no segment is left.
     fn make_room(&mut self, len: u64, budget: u64, stats: &IoStats) -> bool {
         while self.bytes + len > budget {
             if let Some(segment) = self.spent.pop_front() {
@@ -294,7 +289,7 @@ impl Table {
         true
     }
 
-    /// Removes segments that no longer exist from the queues, where they would pile up.
+    /// Removes entries of segments that no longer exist from the queues, where they would pile up.
     fn forget_gone(&mut self) {
         let (map, bound) = (&self.map, 2 * self.map.len() + 64);
         let there = |segment: &Weak<Segment>, spent_too: bool| {
@@ -326,19 +321,18 @@ impl Table {
     }
 }
 
-/// Returns a part of a segment's range as positions in its buffer.
+/// Converts a part of a segment's range to positions in its buffer.
 pub fn within(segment: &Segment, range: &Range<u64>) -> Range<usize> {
     let at = |offset: u64| forerun_io::usize_from(offset - segment.range.start);
     at(range.start)..at(range.end)
 }
 
-/// Returns the length of a segment's buffer.
 pub fn buffer_len(segment: &Segment) -> usize {
     forerun_io::usize_from(segment.len())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that holds one of these locks can leave its data half changed.
+    // No holder of these locks leaves the data half changed when it panics.
     mutex.lock().unpoisoned()
 }
 

@@ -19,33 +19,34 @@ use crate::Data;
 use crate::metadata::MetadataSource;
 use crate::tuning::LONG_BLOCK;
 
-/// The bytes of all blobs of an image, as they are stored.
+/// The stored bytes of all blobs of an image.
 pub struct Stored {
     image: Counted,
     others: BlobTable,
     geometry: BlockGeometry,
-    /// Counts of what readers wanted of the image at random; `None` without readahead, or if the
+    /// What readers wanted of the image at random offsets; `None` without readahead, or if the
     /// image takes no hints.
     around: Mutex<Option<Around>>,
-    /// The legacy way reads file data block by block through a block cache of its own.
+    /// In the legacy mode, the block cache through which file data is read block by block.
     legacy: Option<MetadataSource>,
-    /// Whether the front end caches the bytes that it is served.
+    /// Whether the front end caches the bytes that it reads.
     is_kept_above: AtomicBool,
     pub segments: Segments,
     pub buffers: Arc<BufferPool>,
 }
 
-/// The purpose of stored bytes.
+/// What stored bytes are read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// To be served as they are.
+    /// They are served as they are.
     Serve,
-    /// To be decoded. The cache below keeps them, since they take less space than the decoded
+    /// They are decoded. The cache below keeps them, since they take less space than the decoded
     /// bytes.
     Decode,
 }
 
-/// Bytes the legacy way keeps: as many as a kernel's buffer cache would of one file's surroundings.
+/// Most bytes cached in the legacy mode: about as many as the kernel's buffer cache would hold
+/// around one file.
 const LEGACY_CACHE: u64 = 1 << 20;
 
 impl Stored {
@@ -70,12 +71,10 @@ impl Stored {
         }
     }
 
-    /// Records that the front end caches data from now on.
     pub fn set_kept_above(&self) {
         self.is_kept_above.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the front end caches data.
     pub fn is_kept_above(&self) -> bool {
         self.is_kept_above.load(Ordering::Relaxed)
     }
@@ -103,7 +102,6 @@ impl Stored {
         Data::of_buffer(buffer, within(&segment, range))
     }
 
-    /// Fills `out` with the bytes of `blob` from `offset` on.
     pub fn read(&self, blob: BlobId, offset: u64, out: &mut [u8], purpose: Use) -> Result<()> {
         let overflow = || Error::io(offset, out.len(), std::io::ErrorKind::UnexpectedEof.into());
         let end = offset
@@ -131,8 +129,8 @@ impl Stored {
         Ok(())
     }
 
-    /// Reads the bytes that a reader is about to want and that are in no segment, with one request
-    /// if they are contiguous. A failure is left to the reader, which requests less.
+    /// Reads the parts of `range` that are in no segment, each with one request if possible. If a
+    /// request fails, the reader makes smaller ones.
     pub fn read_together(&self, blob: BlobId, range: Range<u64>) {
         let is_legacy = self.legacy.is_some() && blob == self.image.blob();
         let len = self.len(blob).unwrap_or(0);
@@ -145,14 +143,14 @@ impl Stored {
             self.hint_around(blob, &segment.range);
             let duty = segment.start();
             let loaded = duty.map(|duty| self.load_for(duty, Purpose::Demand));
-            // No job will make the request, if this thread may not wait for it.
+            // If this thread may not wait, no job will make the request either.
             if matches!(loaded, Some(None)) {
                 self.segments.remove(&segment);
             }
         }
     }
 
-    /// Makes the request of a segment. A failure fails only the segment.
+    /// Makes the request of a segment. A failure affects only this segment.
     pub fn load(&self, duty: Unfinished) -> Option<Arc<Buffer>> {
         self.load_for(duty, Purpose::Readahead)
     }
@@ -172,8 +170,8 @@ impl Stored {
         Some(buffer)
     }
 
-    /// Returns the bytes of a segment, and waits or reads as needed; `None` if the request failed,
-    /// or if this thread may not wait.
+    /// Returns the bytes of a segment; waits for them or reads them as needed. Returns `None` if
+    /// the request failed, or if this thread may not wait.
     fn obtain(&self, segment: &Arc<Segment>) -> Option<Arc<Buffer>> {
         let (offset, len) = (segment.range.start, u64_from(buffer_len(segment)));
         match segment.claim() {
@@ -195,7 +193,8 @@ impl Stored {
         }
     }
 
-    /// Removes a segment whose request failed. A segment that this thread may not wait for stays.
+    /// Removes a segment whose request failed. A segment in flight stays: this thread just may not
+    /// wait for it.
     fn drop_failed(&self, segment: &Arc<Segment>) {
         if !segment.in_flight() {
             self.segments.remove(segment);
@@ -207,14 +206,13 @@ impl Stored {
         self.image.is_slow()
     }
 
-    /// Returns whether bytes of `blob` that are served as they are need not be in the cache below.
-    /// If the front end caches the data, they would take the memory twice, and allocating fresh
-    /// pages costs more than the copy. Blobs other than the image may be shared with other images.
+    /// Returns whether the cache below may drop bytes of `blob` that were served as they are
+    /// stored. If the front end caches the data, they would take memory twice. Blobs other than the
+    /// image stay cached, because other images may share them.
     pub fn leaves_cache(&self, blob: BlobId) -> bool {
         self.is_kept_above() && blob == self.image.blob()
     }
 
-    /// Records that bytes of a segment were used.
     fn used(&self, segment: &Arc<Segment>, bytes: u64, purpose: Use) {
         let is_used_up = self.segments.used(segment, bytes);
         if is_used_up && purpose == Use::Serve && self.leaves_cache(segment.blob) {
@@ -233,7 +231,7 @@ impl Stored {
         let out = &mut out[..usize_from(len)];
         match self.obtain(segment) {
             Some(buffer) => {
-                // The caller has clamped the range to the segment's.
+                // The caller has clamped the range to the segment.
                 out.copy_from_slice(&buffer[within(segment, &range)]);
                 self.used(segment, len, purpose);
             }
@@ -245,8 +243,8 @@ impl Stored {
         Ok(range.end)
     }
 
-    /// Tells the kernel to read the region around a block of the image, if much of the region was
-    /// wanted. Nothing is fetched from a server for a guess.
+    /// Hints the region around a block of the image to the kernel, if readers wanted much of the
+    /// region. Skips images on servers: nothing is fetched for a guess.
     fn hint_around(&self, blob: BlobId, block: &Range<u64>) {
         if blob != self.image.blob() || self.image.is_slow() {
             return;
@@ -283,8 +281,7 @@ impl Stored {
         }
         let source = self.source(blob)?;
         let mut done = 0;
-        // There are several parts only where a caller asks for more than the largest request in one
-        // call.
+        // There are several parts only if the caller asks for more than the largest request.
         for part in out.chunks_mut(usize_from(self.geometry.max_request())) {
             let at = range.start + done;
             let len = u64_from(part.len());
@@ -304,8 +301,8 @@ impl Stored {
         Ok(())
     }
 
-    /// Reads block by block after a request failed, so that the error names the block to blame, and
-    /// so that a request that failed for being large or unlucky still succeeds.
+    /// Reads block by block after a request failed. The error then names the bad block, and bytes
+    /// outside of it can still be read.
     fn read_by_blocks(&self, source: &Counted, start: u64, out: &mut [u8]) -> Result<()> {
         let end = start + u64_from(out.len());
         let mut at = start;
@@ -319,7 +316,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Creates the error of a failed read, with the blob or the image that could not be read.
+    /// Creates the error of a failed read, which names the blob or the image.
     fn failed(&self, blob: BlobId, at: u64, len: usize, error: std::io::Error) -> Error {
         match self.image_of(blob) {
             Some(image) => Error::io(at, len, error).in_image(&image),
@@ -327,8 +324,8 @@ impl Stored {
         }
     }
 
-    /// Returns the end of the block that holds `at`. The geometry is that of the image; other blobs
-    /// are read in blocks of the same size, and the result may lie past their end.
+    /// Returns the end of the block around `at`. All blobs are read in blocks of the size that the
+    /// image has, so the result may lie past the end of another blob.
     fn block_end(&self, blob: BlobId, at: u64) -> u64 {
         if blob == self.image.blob() {
             return self.geometry.align(at..at + 1).end;
@@ -337,17 +334,17 @@ impl Stored {
         at - at % block + block
     }
 
-    /// Returns what the driver offers.
     pub fn capabilities(&self) -> Capabilities<'_> {
         self.others.capabilities()
     }
 
-    /// Returns the name of the image that a blob belongs to, if the tree is made of several images.
+    /// Returns the name of the image that a blob belongs to, if the tree consists of several
+    /// images.
     fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
         self.capabilities().merged?.image_of(blob)
     }
 
-    /// Tells a store that one of its ranges does not decode to what it should.
+    /// Tells a store that a range of a blob does not decode or verify.
     pub fn distrust(&self, blob: BlobId, range: &Range<u64>) {
         if let Ok(source) = self.source(blob) {
             source.distrust(range.clone());
@@ -362,14 +359,15 @@ impl Stored {
         self.source(blob).map(drop)
     }
 
-    /// Opens a blob and names bytes of it to its store, which may read them ahead. Errors are left to its reader.
+    /// Opens a blob and hints a range of it to its store, which may read it ahead. Ignores errors:
+    /// the reader reports them.
     pub fn hint(&self, blob: BlobId, range: Range<u64>) {
         if let Ok(source) = self.source(blob) {
             let _is_taken = source.will_need(range);
         }
     }
 
-    /// Adds the name of the image that a blob belongs to, if the tree is made of several images.
+    /// Adds the name of the image that a blob belongs to, if the tree consists of several images.
     pub fn in_image(&self, blob: BlobId, error: Error) -> Error {
         match self.image_of(blob) {
             Some(image) => error.in_image(&image),
@@ -385,7 +383,7 @@ impl Stored {
     }
 }
 
-/// Adds the blob that could not be read to the error, unless it is the image.
+/// Adds the blob to the error, unless it is the image.
 fn of_blob(blob: BlobId, error: std::io::Error) -> std::io::Error {
     if blob == BlobId::IMAGE {
         return error;

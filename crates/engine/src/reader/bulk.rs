@@ -1,4 +1,4 @@
-//! Reading many files: extract, tar, pack.
+//! Reading of many files, for example to extract them.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -21,7 +21,7 @@ pub struct Bulk {
     pub(super) reader: Reader,
     files: Vec<Listed>,
     window: u64,
-    /// The blocks of groups that are kept, if not all are.
+    /// How many more blocks of groups may be cached; `None` if all are.
     pub(super) allowance: Option<Allowance>,
     progress: Mutex<Progress>,
 }
@@ -30,17 +30,15 @@ pub struct Bulk {
 struct Listed {
     node: NodeId,
     blocks: Blocks,
-    /// The block whose files are read together, and where the file begins in it.
+    /// The block in which the file lies together with others, and its offset in the block.
     within: Option<Within>,
 }
 
-/// A file of the list that a thread has taken.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenFile {
-    /// Its index in the list.
     pub position: usize,
     pub node: NodeId,
-    /// Whether all of it was planned.
+    /// Whether readahead was planned for the whole file.
     is_planned: bool,
     blocks: Blocks,
     pub(super) within: Option<Within>,
@@ -53,26 +51,26 @@ struct Progress {
     planned: usize,
     /// Cost in bytes of the planned files that no thread has taken.
     ahead: u64,
-    /// Planned files that no thread has taken yet: whether each was planned whole, and its cost in
-    /// bytes.
+    /// The planned files that no thread has taken: whether each was planned to its end, and its
+    /// cost in bytes.
     files: VecDeque<(bool, u64)>,
 }
 
 impl Reader {
-    /// Sorts regular files by where their first byte is, so that reading them in this order reads
+    /// Sorts regular files by the offset of their first byte, so that reading them in order reads
     /// the image forward. Files that cannot be mapped come first.
     pub fn physical_order(&self, nodes: &mut [NodeId]) {
         nodes.sort_by_cached_key(|&node| first_place(self, node));
     }
 
-    /// Creates a stream over many files in the given order, with readahead across them.
+    /// Creates a list of files to read in the given order.
     #[must_use]
     pub fn bulk(&self, nodes: Vec<NodeId>) -> Bulk {
         Bulk::new(self.clone(), nodes)
     }
 
-    /// Creates a stream over many files in [physical order](Self::physical_order), which is the
-    /// fastest: requests follow the image, and blocks of one file only are not cached.
+    /// Creates a list of files to read in [physical order](Self::physical_order), which is the
+    /// fastest: requests follow the image, and blocks that belong to one file are not cached.
     #[must_use]
     pub fn bulk_by_place(&self, nodes: Vec<NodeId>) -> Bulk {
         Bulk::by_place(self.clone(), nodes)
@@ -84,9 +82,9 @@ impl Reader {
         FilePlace::of(self, node, size)
     }
 
-    /// Creates a stream as [`bulk_by_place`](Self::bulk_by_place) does, for a caller that has found
-    /// the [`place`](Self::place) of each file itself, for example on several threads, and takes
-    /// the files with [`take_group`](Bulk::take_group).
+    /// Creates a list as [`bulk_by_place`](Self::bulk_by_place) does, for a caller that has found
+    /// the [`place`](Self::place) of each file itself, for example on several threads. The caller
+    /// takes files with [`take_group`](Bulk::take_group).
     #[must_use]
     pub fn bulk_at(&self, places: Vec<(FilePlace, NodeId)>, asked: Asked) -> Bulk {
         let list = Bulk::of_places(self.clone(), places);
@@ -107,10 +105,10 @@ impl Bulk {
         Self::of(reader, nodes.into_iter().map(file).collect())
     }
 
-    /// Creates a list in the order of the files' places. Equal files that are stored once begin in
-    /// the same place, so they become neighbours, and their blocks count as shared.
+    /// Creates a list in physical order. Equal files that are stored once start at the same offset,
+    /// so they become neighbours, and their blocks count as shared.
     pub(crate) fn by_place(reader: Reader, nodes: Vec<NodeId>) -> Self {
-        // The threads that take such a list do not take groups.
+        // The threads that read such a list do not take groups.
         let place = |node| (FilePlace::alone(first_place(&reader, node)), node);
         let places = nodes.into_iter().map(place).collect();
         Self::of_places(reader, places)
@@ -167,9 +165,9 @@ impl Bulk {
         Some(taken)
     }
 
-    /// Takes the next file of the list, and with it all others that lie in the same block, of a list made by
-    /// [`bulk_at`](Reader::bulk_at). One thread decodes the block, once, and no other one waits for it or
-    /// keeps it from being evicted.
+    /// Takes the next file of a list made by [`bulk_at`](Reader::bulk_at), together with all other
+    /// files in the same block. So one thread decodes the block, once, and no other thread waits
+    /// for the block or keeps it from being evicted.
     pub fn take_group(&self) -> Vec<TakenFile> {
         let mut progress = self.progress.lock().unpoisoned();
         let mut group: Vec<TakenFile> = Vec::new();
@@ -206,28 +204,26 @@ impl Bulk {
         })
     }
 
-    /// Returns the number of files in the list.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Returns whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Returns the reader that the files are read with. It does not guess: the list says what will
-    /// be read.
+    /// Returns the reader of the files. It makes no guesses, because the list says what will be
+    /// read.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader
     }
 
     /// Reads `range` of a taken file. A caller that knows the extent that holds all of `range`
-    /// passes it, so that the driver need not map the range again. It is used only if all of the
-    /// file was planned.
+    /// passes it, so that the driver need not map the range again. The extent is used only if the
+    /// whole file was planned.
     ///
     /// # Errors
     /// The errors of [`Reader::read`].
@@ -256,8 +252,8 @@ impl Bulk {
             };
             let before = (plan.bytes(), plan.decoded());
             let is_whole = self.plan_file(file, &mut plan);
-            // Blocks decoded ahead must still be cached when they are wanted, so their bytes count
-            // too. Each file costs at least something, so that empty files do not plan the whole
+            // Blocks decoded ahead must stay cached until they are wanted, so their bytes count
+            // too. Each file costs at least 512 bytes, so that empty files do not plan the whole
             // list.
             let stored = plan.bytes() - before.0;
             let decoded = plan.decoded() - before.1;
@@ -270,7 +266,7 @@ impl Bulk {
         self.reader.start(plan);
     }
 
-    /// Adds a file to the plan. Returns whether that is all of it.
+    /// Adds a file to the plan. Returns whether the whole file is planned.
     fn plan_file(&self, file: &Listed, plan: &mut Plan) -> bool {
         if let Some(within) = &file.within {
             // The thread that takes the group decodes the block.
@@ -280,7 +276,7 @@ impl Bulk {
         let fs = self.reader.fs();
         let size = fs.metadata(file.node).map_or(u64::MAX, |found| found.size);
         let is_whole = size <= BULK_FILE;
-        // The threads that read the list keep all CPUs busy: they decode the blocks of such
+        // The threads that read the list keep all CPUs busy, so they decode the blocks of such
         // files themselves.
         let is_left = is_whole && file.blocks == Blocks::Own;
         plan.add(fs, file.node, 0..BULK_FILE, FILE_GAP, &|extent| {
@@ -290,8 +286,8 @@ impl Bulk {
     }
 }
 
-/// Returns the place of the first byte of a file: the start of the image for files without data of
-/// their own, and for files that the driver cannot map.
+/// Returns the offset of the first byte of a file, or the start of the image for files without data
+/// and for files that the driver cannot map.
 fn first_place(reader: &Reader, node: NodeId) -> (BlobId, u64) {
     let mut first = (BlobId::IMAGE, 0);
     let _fails_when_read = reader.fs().map(node, 0..1, &mut |extent| {

@@ -1,9 +1,9 @@
-//! Files of a list that lie in one block, which one thread decodes for all of them.
+//! Groups: files of a list that lie in one block, which one thread decodes for all of them.
 //!
-//! A reader of many, but not all, small files of an image, in their physical order, wants few files
-//! of each block. Through the cache, blocks that the pool decodes ahead of it evict each other
-//! before they are read, since no block is ever served to its end; and threads that read files of
-//! one block wait for each other.
+//! A list of many, but not all, small files of an image, in physical order, wants few files of each
+//! block. Through the cache this works badly: blocks that the pool decodes ahead evict each other
+//! before they are read, since no block is served to its end, and threads that read files of one
+//! block wait for each other.
 
 use std::ops::{ControlFlow, Range};
 
@@ -17,30 +17,29 @@ use crate::read::{Allowance, Block, Moves};
 /// Whether a [list](Reader::bulk_at) has all files that the caller will read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Other lists follow, and their files may be in the same blocks, so all blocks are cached.
+    /// Other lists follow and may need the same blocks, so all blocks are cached.
     Part,
-    /// The list has all of them, as far as the caller knows. A long list then leaves blocks out of
+    /// The list has all files, as far as the caller knows. A long list then leaves blocks out of
     /// the cache and reuses the warm memory of one block for the next: fresh memory costs a fifth
     /// of the time that it takes to decode a gzip block. If another list wants such a block again,
     /// it is cached.
     All,
 }
 
-/// The place of a file in the image.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePlace {
-    /// The place of its first byte; the start of the image for files without data of their own, and for those
+    /// The offset of its first byte, or the start of the image for files without data and for files
     /// that the driver cannot map.
     pub(super) start: (BlobId, u64),
-    /// The block that holds all of it.
+    /// The block that holds the whole file, if one does.
     pub(super) within: Option<Within>,
 }
 
-/// A block that holds a file.
+/// A block that holds a whole file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within {
     pub block: EncodedBlock,
-    /// Bytes of the decoded block before the file.
+    /// Offset of the file in the decoded block.
     skip: u32,
     /// Whether the block holds nothing else.
     pub is_all: bool,
@@ -84,8 +83,8 @@ pub struct GroupBlock<'b> {
 }
 
 impl Bulk {
-    /// Decodes the block that holds the files of a [group](Self::take_group). Returns `None` for a
-    /// file that has blocks of its own, which is read by itself.
+    /// Decodes the block that holds the files of a [group](Self::take_group). Returns `None` if the
+    /// group is a single file with blocks of its own.
     ///
     /// # Errors
     /// The errors of reading and decoding the block.
@@ -100,12 +99,10 @@ impl Bulk {
 }
 
 impl Reader {
-    /// Returns how many blocks a list that is [all](Asked::All) may add to the cache.
     pub(super) fn allowance(&self) -> Allowance {
         self.inner.moves.decoded.allowance()
     }
 
-    /// Returns the decoded block of a group.
     fn decoded(&self, block: &EncodedBlock, allowance: Option<&Allowance>) -> Result<Block> {
         let Moves {
             decoded, stored, ..
@@ -116,7 +113,6 @@ impl Reader {
         }
     }
 
-    /// Records that bytes of a decoded block were served.
     fn served_of(&self, block: &Block, bytes: u64) {
         self.inner.moves.decoded.served(block, bytes);
         self.observer().stats().add(Counter::ServedBytes, bytes);
@@ -124,8 +120,8 @@ impl Reader {
 }
 
 impl GroupBlock<'_> {
-    /// Returns a range of a file of the group, or `None` if the block does not hold it, which is
-    /// for [`Bulk::read`] to report.
+    /// Returns a range of a file of the group, or `None` if the block does not hold it.
+    /// [`Bulk::read`] then reports the error.
     #[must_use]
     pub fn part(&self, taken: &TakenFile, range: Range<u64>) -> Option<Data> {
         let observer = self.reader.observer();

@@ -1,4 +1,4 @@
-//! From a node and a range to bytes: single reads, lists of files, and files that are pushed.
+//! Single reads: from a node and a range to bytes.
 
 mod bulk;
 mod group;
@@ -29,7 +29,7 @@ pub use bulk::{Bulk, TakenFile};
 pub use group::{Asked, FilePlace, GroupBlock};
 pub use sink::Sink;
 
-/// Reads files of one image. Cheap to clone; used from many threads at once.
+/// A reader of the files of one image. Cheap to clone; may be used from many threads at once.
 #[derive(Clone)]
 pub struct Reader {
     inner: Arc<Inner>,
@@ -39,7 +39,7 @@ pub struct Reader {
 
 struct Inner {
     fs: Arc<dyn FileSystem>,
-    /// The driver itself, for the engine's own walks.
+    /// The driver without readahead, for the engine's own walks.
     driver: Arc<dyn FileSystem>,
     tree: Arc<TreeAhead>,
     xattrs: Arc<XattrScan>,
@@ -48,7 +48,7 @@ struct Inner {
     streams: Streams,
     /// Whether several files may have parts of one block.
     shares_blocks: bool,
-    /// Whether the threads of a mount that answer long reads keep all CPUs busy with decoding.
+    /// Whether long reads of a mount decode on all CPUs already, in the threads that answer them.
     readers_suffice: bool,
     prefetched: Once,
     options: EngineOptions,
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Creates a reader of `fs`, which reads its metadata through `metadata` and has its data in
+    /// Creates a reader of `fs`, whose metadata is read through `metadata` and whose data is in
     /// `image`.
     #[must_use]
     pub fn new(
@@ -89,7 +89,7 @@ impl Reader {
             pool: Arc::clone(&pool),
         };
         let driver = fs;
-        // A driver may have to read for the answer: asked once.
+        // A driver may have to read for the answer, so it is asked once.
         let layout = if options.large_blocks {
             driver.metadata_layout()
         } else {
@@ -99,8 +99,8 @@ impl Reader {
         let parts = driver.capabilities().layout;
         let shares_blocks = parts.is_some_and(Layout::shares_blocks);
         let volume = driver.volume();
-        // The scan counts names, and an inode may have several. An image that lists more has a
-        // loop.
+        // The scan counts names, and an inode may have several. An image that lists more names than
+        // this has a loop.
         let most = volume.inodes.map_or(u64::MAX, |n| n.saturating_mul(4));
         let most = most.min(limits.tree_entries);
         let xattrs = Arc::new(XattrScan::new(volume, most));
@@ -138,7 +138,7 @@ impl Reader {
     }
 
     /// Returns the same reader for a caller that announces in other ways what it will read. It does
-    /// not guess from the order in which files are read. Readahead within a file stays.
+    /// not guess from the order in which files are read. Readahead within a file stays on.
     #[must_use]
     pub fn without_guesses(&self) -> Self {
         Self {
@@ -147,19 +147,17 @@ impl Reader {
         }
     }
 
-    /// Returns the driver, for everything but data.
+    /// Returns the driver, with readahead of directories.
     #[must_use]
     pub fn fs(&self) -> &dyn FileSystem {
         &*self.inner.fs
     }
 
-    /// Returns the bounds that this image was opened with.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.inner.limits
     }
 
-    /// Returns the options that this image was opened with.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {
         &self.inner.options
@@ -172,37 +170,36 @@ impl Reader {
         self.inner.moves.stored.set_kept_above();
     }
 
-    /// Returns the observer, which counts requests.
     #[must_use]
     pub fn observer(&self) -> &Arc<Observer> {
         self.inner.moves.stored.observer()
     }
 
-    /// Returns how many bytes the caches hold now: of metadata, of data, and read ahead.
+    /// Returns how many bytes of metadata, data and readahead the caches hold.
     #[must_use]
     pub fn cached_bytes(&self) -> u64 {
         let (moves, metadata) = (&self.inner.moves, &self.inner.metadata);
         moves.decoded.bytes() + moves.stored.segments.bytes() + metadata.cached_bytes()
     }
 
-    /// Returns a walk of `start` and everything below it, and starts to read the metadata ahead of
-    /// it.
+    /// Returns a walk of `start` and everything below it, and starts to read metadata ahead of it.
     #[must_use]
     pub fn walk(&self, start: NodeId) -> Walk<'_> {
         self.prefetch_metadata();
         Walk::new(self.fs(), start, self.limits())
     }
 
-    /// Returns a walk as [`walk`](Self::walk) does, which keeps the image open itself.
+    /// Returns a walk as [`walk`](Self::walk) does. It keeps the image open itself.
     #[must_use]
     pub fn shared_walk(&self, start: NodeId) -> Walk<'static> {
         self.prefetch_metadata();
         Walk::shared(Arc::clone(&self.inner.fs), start, self.limits().clone())
     }
 
-    /// Returns the same reader for a front end that takes small files ahead of requests: the files
-    /// that a program will open next, as it reads a tree, are pushed to `sink`. Other readers of
-    /// the image push nothing. Returns the reader unchanged if no thread can be started.
+    /// Returns the same reader for a front end that takes small files before they are requested:
+    /// the files that a program will open next, as it reads a tree, are pushed to `sink`. Other
+    /// readers of the image push nothing. Returns the reader without a sink if no thread can be
+    /// started.
     #[must_use]
     pub fn with_sink(&self, sink: Arc<dyn Sink>) -> Self {
         let reader = Self {
@@ -216,8 +213,8 @@ impl Reader {
         }
     }
 
-    /// Records that a program was shown part of the listing of `dir` and asks for more. A front end with
-    /// a [`Sink`] calls this before it answers.
+    /// Records that a program has seen part of the listing of `dir` and asks for more. A front end
+    /// with a [`Sink`] calls this before it answers.
     pub fn listed(&self, dir: NodeId) {
         if let Some(pusher) = &self.sink {
             pusher.listed(dir);
@@ -225,7 +222,7 @@ impl Reader {
     }
 
     /// Starts to read the image's metadata ahead, the first time it is called. A front end calls it
-    /// when a walk seems to begin; [`walk`](Self::walk) does.
+    /// when a walk seems to begin; [`walk`](Self::walk) calls it too.
     pub fn prefetch_metadata(&self) {
         self.inner.prefetched.call_once(|| {
             if self.inner.metadata.has_ranges() {
@@ -237,23 +234,23 @@ impl Reader {
     }
 
     /// Returns whether it is certain that no node has extended attributes. A front end then need
-    /// not ask.
+    /// not look them up.
     #[must_use]
     pub fn xattrs_absent(&self) -> bool {
         self.inner.xattrs.absent()
     }
 
-    /// Returns whether it is certain that no node has the extended attribute `name`: this is known
-    /// for some names that programs request of each file. A front end then answers that the name is
-    /// not supported, and programs ask only once.
+    /// Returns whether it is certain that no node has the extended attribute `name`. This is known
+    /// only for some names that programs request of each file. A front end then answers that the
+    /// name is not supported, and programs ask only once.
     #[must_use]
     pub fn xattr_absent(&self, name: &[u8]) -> bool {
         self.inner.xattrs.is_absent(name)
     }
 
-    /// Records that a program asked for the extended attribute `name` of a node, and whether it was
-    /// there. After many negative lookups, the pool searches the image for any attribute, and for
-    /// those that programs request of each file.
+    /// Records a lookup of the extended attribute `name`, and whether it was found. After many
+    /// negative lookups, the pool searches the image for any attribute, and for those that programs
+    /// request of each file.
     pub fn note_xattr(&self, name: &[u8], found: bool) {
         let inner = &self.inner;
         let searched = Searched {
@@ -301,7 +298,7 @@ impl Reader {
             self.begin(node, offset, len)
                 .and_then(|(range, blocks)| self.assemble(node, range, blocks))
         };
-        // A read that may not wait is made again.
+        // A read that may not wait is made again, and counted then.
         if read.is_ok() || !wait::was_refused() {
             let len = u64_from(read.as_ref().map_or(len, |data| data.len()));
             let observer = self.observer();
@@ -317,11 +314,8 @@ impl Reader {
         self.inner.moves.stored.is_slow()
     }
 
-    /// Reads as [`read`](Self::read) does, without readahead and without counting as a step of a
-    /// reader: for bytes that no program has requested.
-    ///
-    /// # Errors
-    /// The errors of [`read`](Self::read).
+    /// Reads as [`read`](Self::read) does, without readahead and without advancing a stream: for
+    /// bytes that no program has requested.
     pub(crate) fn read_aside(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         self.assemble(node, self.clamp(node, offset, len)?.1, Blocks::Shared)
     }
@@ -330,7 +324,7 @@ impl Reader {
     /// read.
     ///
     /// # Errors
-    /// The errors of [`read`](Self::read); the buffer's contents are unspecified then.
+    /// The errors of [`read`](Self::read). The contents of the buffer are unspecified then.
     pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
         let (range, blocks) = self.begin(node, offset, out.len())?;
         let len = usize_from(range.end - range.start);
@@ -344,10 +338,10 @@ impl Reader {
         Ok(len)
     }
 
-    /// Opens the blob that holds the data of a file, if that is not the image. A front end calls
-    /// this when the file is opened, so that a missing blob fails the open and not the first read.
-    /// A blob that has changed since it was opened before is opened again, and so verified again if
-    /// digests are compared. Does nothing for other files.
+    /// Opens the blob that holds the data of a file. A front end calls this when the file is
+    /// opened, so that a missing blob fails the open and not the first read. A blob that has
+    /// changed since it was last opened is opened again, and so verified again if digests are
+    /// compared. Does nothing for data in the image.
     ///
     /// # Errors
     /// [`Error::Blob`], and the errors of [`FileSystem::map`].
@@ -358,7 +352,7 @@ impl Reader {
         }
     }
 
-    /// Returns whether the data of a file begin in a blob that is not the image. Opens no blob.
+    /// Returns whether the data of a file starts in a blob that is not the image. Opens no blob.
     ///
     /// # Errors
     /// The errors of [`FileSystem::map`].
@@ -380,7 +374,6 @@ impl Reader {
         Ok(first)
     }
 
-    /// Reads `range` of a file, all of which lies in `extent`.
     pub(crate) fn read_extent(
         &self,
         range: Range<u64>,
@@ -404,13 +397,13 @@ impl Reader {
         ahead::start(&self.inner.moves, plan);
     }
 
-    /// Reads in a thread that may not wait. The read counts as a step of its reader only if it
-    /// succeeds, since it is made again otherwise.
+    /// Reads in a thread that may not wait. Only a successful read advances its stream, because a
+    /// refused one is made again.
     fn attempt(&self, node: NodeId, offset: u64, len: usize) -> Result<Data> {
         let data = self.read_aside(node, offset, len)?;
         if !wait::was_refused() {
-            // Mapping the extents ahead may need a wait. Then they are not read ahead, and their
-            // reader asks for them.
+            // Mapping the extents ahead may need a wait. They are not read ahead then; the read
+            // that needs them maps them.
             let _refused = wait::attempt(|| self.begin(node, offset, len).map(|_| ()));
         }
         Ok(data)
@@ -456,7 +449,7 @@ impl Reader {
             });
         }
         let inner = &self.inner;
-        // The kernel keeps the pages of a long read: no other read wants its blocks.
+        // The kernel keeps the pages of a long read, so no other read wants its blocks.
         let is_long = range.end - range.start >= LONG_READ;
         let is_kept = inner.moves.stored.is_kept_above();
         let blocks = if is_long && is_kept && !inner.shares_blocks {

@@ -1,10 +1,9 @@
 //! Readahead across small files that the kernel reads by itself.
 //!
-//! At open, a front end may hand the file with the data over to the kernel. Its bytes then do not
-//! go through this process, which sees no reads. But each open shows how far the reader of a tree
-//! has come. So the engine opens the next files ahead of the reader, which finds their names and
-//! inodes, and hints their data to the store. Several threads do so, because each open of a store
-//! that is not in memory waits for the disk.
+//! At open, a front end may pass the kernel a file that holds the data (passthrough). This process
+//! then sees no reads, but each open shows how far the reader of a tree has come. So the engine
+//! opens the next files ahead of the reader, which brings their names and inodes into memory, and
+//! hints their data to the store. Several threads do so, because an open may wait for the disk.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,9 +15,10 @@ use crate::ahead::{Plan, Walk};
 use crate::tuning::{FILE_GAP, HINTED_TOGETHER};
 
 impl Reader {
-    /// Records that a file was opened whose data the kernel reads by itself, from a blob that is not the image.
+    /// Records that a file was opened whose data the kernel reads by itself, from a blob that is
+    /// not the image.
     pub fn opened_outside(&self, node: NodeId) {
-        // The kernel does not look for such files where they are pushed to.
+        // The kernel does not read such files from the cache into which the sink pushes.
         if let Some(pusher) = &self.sink {
             pusher.stop();
         }
@@ -47,7 +47,6 @@ impl Reader {
 }
 
 impl Inner {
-    /// Advances a walk. Returns what to read ahead.
     pub(super) fn walk_on(&self, walk: &Mutex<Walk>) -> Plan {
         let driver = &*self.driver;
         let expect = |nodes: &[NodeId]| self.metadata.expect_inodes(driver, nodes, FILE_GAP);

@@ -6,13 +6,13 @@ use forerun_vfs::{DecodedLen, EncodedBlock, Padding, Place, Result};
 use super::Reader;
 use crate::read::Use;
 
-/// Bytes of a block in which to look for the start of a stream: zeros may come before it, up to the
-/// largest block of a format.
+/// How far into a block to look for the start of a stream. Zeros may precede it, up to the largest
+/// block of a format.
 const START: usize = (64 << 10) + 16;
 
 impl Reader {
-    /// Returns whether reads of a place compare its bytes with a checksum or a digest. Reads the start of a stream
-    /// whose header says whether it has one.
+    /// Returns whether reads of a place compare its bytes with a checksum or a digest. If only the
+    /// header of a compressed stream tells, reads the start of the stream.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
@@ -24,7 +24,7 @@ impl Reader {
         match place {
             Place::Zero => Ok(true),
             Place::Stored { .. } | Place::Inline(_) => Ok(false),
-            // Nothing behind the wanted bytes is looked at.
+            // A decoder of a prefix stops before the checksum at the end of the stream.
             Place::Encoded { block, .. } if matches!(block.decoded_len, DecodedLen::Prefix(_)) => {
                 Ok(false)
             }

@@ -1,4 +1,4 @@
-//! Blocks of which readers at random places wanted a part.
+//! Blocks of which random reads wanted only a part.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,13 +10,13 @@ use crate::Data;
 use crate::tuning::REST_WORTH;
 
 impl Reader {
-    /// Calls `keep` with the bytes of `node` around the start of `range` that the cache of decoded
-    /// blocks holds, and with their offset in the file. Returns the result of `keep`. The bytes
-    /// count as served after `keep` has returned, because the block may then leave the cache, and
-    /// other readers may want it until its bytes are kept. Reads and decodes no data.
+    /// Passes `keep` the bytes of `node` around the start of `range` that a cached decoded block
+    /// holds, and their offset in the file. Returns the result of `keep`. The bytes count as served
+    /// only after `keep` has returned: the block may be evicted then, and until then other readers
+    /// may need it. Reads and decodes no data.
     ///
-    /// Returns `None` if `range` has all of them, if they are few, if no decoded block holds them,
-    /// if the driver clamps extents to the requested range, or if all of the block was served
+    /// Returns `None` if `range` has all of these bytes, if they are few, if no decoded block holds
+    /// them, if the driver clamps extents to the requested range, or if the whole block was served
     /// before.
     pub fn keep_rest_of_block<T>(
         &self,
@@ -29,7 +29,7 @@ impl Reader {
             first = Some(extent);
             ControlFlow::Break(())
         };
-        // An error is for the reader that comes to those bytes.
+        // The reader that comes to those bytes reports the error.
         self.fs()
             .map(node, range.start..range.start.checked_add(1)?, visit)
             .ok()?;

@@ -1,4 +1,4 @@
-//! Where a file has data, and where it has holes.
+//! Offsets of data and holes in a file.
 
 use std::ops::ControlFlow;
 

@@ -1,14 +1,14 @@
 //! Small files of a tree, pushed to the front end before it requests them.
 //!
 //! A file of some KiB is one request, and a program that reads thousands of them spends more time
-//! on the round trips than on the bytes. [`TreeAhead`] knows which files come next and has them
+//! on the round trips than on the bytes. [`TreeAhead`] predicts the next files and has them
 //! decoded. The [`Pusher`] hands them to the [`Sink`] of the front end. It leaves some files out:
 //! their requests show how far the reader has come.
 //!
 //! A sink may block: the kernel's page cache waits for pages that a request in flight has locked.
-//! So a thread that answers no requests pushes. Threads that answer requests push only the first
-//! files of a directory, before its listing is said to have ended: its reader cannot have requested
-//! them yet.
+//! So pushing is done by a thread that answers no requests. Threads that answer requests push only
+//! the first files of a directory, before they report the end of its listing: its reader cannot
+//! have requested these files yet.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,25 +23,24 @@ use super::Reader;
 use crate::ahead::TreeAhead;
 use crate::tuning::{FIRST_FILES, PUSHED_TOGETHER, TREE_FILE};
 
-/// A place in a front end, such as the kernel's page cache, for files that no program has
+/// A cache in a front end, such as the kernel's page cache, for files that no program has
 /// requested.
 pub trait Sink: Send + Sync {
-    /// Stores `data`, with which `file` begins. Breaks if the front end takes no more files from
-    /// now on (another thread may still be storing one). A sink that has no room for this one file
+    /// Stores `data`, the first bytes of `file`. Breaks if the front end takes no more files from
+    /// now on (another thread may still be storing one). A sink that has no room for just this file
     /// continues.
     fn store(&self, file: NodeId, data: &[u8]) -> ControlFlow<()>;
 }
 
-/// Pushes the files that a tree read wants next.
 pub struct Pusher {
     shared: Arc<Shared>,
     wake: SyncSender<()>,
-    /// Held by a thread that pushes a file before it answers a request.
+    /// Held by a request thread while it pushes a file before it answers.
     before_answer: Mutex<()>,
 }
 
 struct Shared {
-    /// Has no sink itself: the thread would keep the pusher alive.
+    /// A reader without a sink; with one, the thread would keep the pusher alive.
     reader: Reader,
     tree: Arc<TreeAhead>,
     sink: Arc<dyn Sink>,
@@ -50,9 +49,9 @@ struct Shared {
 
 impl Pusher {
     /// Starts the thread, which ends when the pusher is dropped. Returns `None` if it cannot be
-    /// started: reading works without it.
+    /// started; reading works without it.
     pub fn start(reader: Reader, tree: Arc<TreeAhead>, sink: Arc<dyn Sink>) -> Option<Self> {
-        // One pending wake-up is enough: the thread takes all files there are.
+        // One pending wake-up is enough: the thread takes all upcoming files.
         let (wake, woken) = sync_channel(1);
         let shared = Arc::new(Shared {
             reader,
@@ -69,12 +68,12 @@ impl Pusher {
         started.ok().map(|_| pusher)
     }
 
-    /// Records that the front end has shown part of the listing of `dir`: the program that lists it
-    /// may request its files next. Costs nothing if programs only list.
+    /// Records that the front end has shown part of the listing of `dir`, so a program may request
+    /// its files next. Costs nothing for programs that only list.
     pub fn listed(&self, dir: NodeId) {
         if self.shared.is_wanted() {
-            // Where the image is slow, one of their pages may be asked for by a request that waits, and the
-            // sink would wait with it: then only the thread of the pusher pushes.
+            // On a slow image, a waiting request may have locked a page of one of these files, and
+            // the sink would wait with it. Then only the thread of the pusher pushes.
             if !self.shared.reader.is_slow() {
                 let files = self.shared.tree.upcoming_in(dir, FIRST_FILES);
                 let _breaks = self.shared.push_all(&files);
@@ -83,16 +82,16 @@ impl Pusher {
         }
     }
 
-    /// Stops pushing files into the page cache, because they are read elsewhere.
+    /// Stops pushing, because files are read elsewhere.
     pub fn stop(&self) {
         self.shared.is_off.store(true, Ordering::Relaxed);
     }
 
-    /// Pushes the contents of `file`, which a program is about to read, before another request of that
-    /// program is answered.
+    /// Pushes the contents of `file`, which a program is about to read, before another request of
+    /// that program is answered.
     ///
-    /// That request locks no pages, but the sink may wait for a read of another program, and that one for
-    /// this thread. So only one thread at a time pushes.
+    /// That request locks no pages, but the sink may wait for a read of another program, and that
+    /// read for this thread. So only one thread at a time pushes.
     pub fn push_whole(&self, file: NodeId, data: &[u8]) {
         if !self.shared.is_off.load(Ordering::Relaxed)
             && let Ok(_alone) = self.before_answer.try_lock()
@@ -102,15 +101,15 @@ impl Pusher {
         }
     }
 
-    /// Records that more files were planned.
+    /// Wakes the thread, because more files were planned.
     pub fn wake(&self) {
         let _is_awake_already = self.wake.try_send(());
     }
 }
 
 impl Reader {
-    /// Reads a file that a program is about to read, as [`read`](Self::read) does, and pushes it to the
-    /// [`Sink`], if there is one. Leaves out files of more than `most` bytes, and empty ones.
+    /// Reads a file that a program is about to read, as [`read`](Self::read) does, and pushes it to
+    /// the [`Sink`], if there is one. Skips empty files, and files of more than `most` bytes.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
@@ -159,7 +158,7 @@ impl Shared {
         if self.is_off.load(Ordering::Relaxed) {
             return ControlFlow::Break(());
         }
-        // The program that reads a bad file gets its error, if it ever opens it.
+        // A program that opens the bad file gets its error then.
         match self.reader.read_aside(file, 0, usize_from(TREE_FILE)) {
             Ok(data) if !data.is_empty() => self.sink.store(file, &data),
             _ => ControlFlow::Continue(()),

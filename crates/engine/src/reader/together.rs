@@ -1,9 +1,9 @@
-//! Adjacent blocks that one read wants: one request to the source for all of them.
+//! Adjacent blocks that one read wants, fetched in one request to the source.
 //!
-//! A format with small blocks, as EROFS with clusters of 4 KiB, has the bytes of one page in two
-//! blocks as often as not. On a disk the second request takes as long as the first, and longer than
-//! decoding both. Larger requests ahead of long reads have most of their blocks, but not those of
-//! the first read of a file, or of a read that overtakes earlier ones.
+//! In a format with small blocks, such as EROFS with clusters of 4 KiB, about half of all pages
+//! span two blocks. On a disk the second request takes as long as the first, and longer than
+//! decoding both. Readahead of long reads covers most blocks, but not those of the first read of a
+//! file, or of a read that overtakes earlier ones.
 
 use std::ops::{ControlFlow, Range};
 
@@ -21,7 +21,7 @@ struct Neighbours {
 }
 
 impl Reader {
-    /// Makes the requests that several extents of `range` share, and then gives the extents to
+    /// Makes the requests that several extents of `range` share, and then adds the extents to
     /// `assembly`.
     pub(super) fn collect(
         &self,
@@ -33,7 +33,7 @@ impl Reader {
         let mut extents = Vec::new();
         let end = range.end;
         self.visit(node, range, &mut |extent| {
-            // Alone, as most are.
+            // One extent covers the rest of the read, the usual case.
             if extents.is_empty() && extent.logical.end >= end {
                 return assembly.add(extent);
             }
@@ -49,7 +49,7 @@ impl Reader {
     }
 }
 
-/// Makes the requests that several extents share, and then moves the extents to `assembly`.
+/// Fetches the blocks of `extents` together, and then moves the extents to `assembly`.
 fn add_all(
     moves: &Moves,
     extents: &mut Vec<Extent>,
@@ -61,7 +61,8 @@ fn add_all(
         .try_for_each(|extent| assembly.add(extent))
 }
 
-/// Reads the stored bytes of blocks that follow each other and are not decoded yet, each run with one request.
+/// Reads the stored bytes of adjacent blocks that are not decoded yet, each run of them with one
+/// request.
 fn read_together(moves: &Moves, extents: &[Extent]) {
     if extents.len() < 2 {
         return;
@@ -92,7 +93,7 @@ impl Neighbours {
         }
     }
 
-    /// Adds a block if it is adjacent to the last one.
+    /// Adds a block if it is adjacent to the last one. Returns whether it is.
     fn takes(&mut self, block: &EncodedBlock) -> bool {
         let stored = block.stored();
         let follows = self.blob == block.blob && self.range.end == stored.start;

@@ -1,6 +1,6 @@
-//! Readahead across the small files of a volume that can be changed.
+//! Readahead across the small files of a writable volume.
 //!
-//! The engine keeps no data of such a volume: the next write may change it. But the page cache
+//! The engine caches no data of such a volume: the next write may change it. But the page cache
 //! below a local device may hold what will be read next, since all writes go through it or drop its
 //! pages. So a walk ahead of the reader ([`TreeAhead`]) hints the bytes of the next files to the
 //! device, and reads none itself.
@@ -17,7 +17,7 @@ use forerun_vfs::{BlobId, DirCursor, FileSystemMut, NodeId};
 use crate::ahead::{TreeAhead, Walk};
 use crate::tuning::{VOLUME_FILE, WALKS_WAITING};
 
-/// The readahead of one volume. Dropping it waits for the step that its thread is taking, so that the
+/// The readahead of one volume. Dropping it waits for the current step of its thread, so that the
 /// thread never holds the last reference to the driver.
 pub struct VolumeAhead {
     walker: Arc<Walker>,
@@ -37,8 +37,8 @@ struct Thread {
 }
 
 impl VolumeAhead {
-    /// Creates the readahead of a volume, with at most `window` bytes ahead of each reader; 0 turns it
-    /// off. Its thread starts with the first walk.
+    /// Creates the readahead of a volume, with at most `window` bytes ahead of each reader (0 turns
+    /// it off). The thread starts with the first walk.
     pub fn new(fs: Arc<dyn FileSystemMut>, device: CountedDevice, window: u64) -> Self {
         let tree = TreeAhead::new(window, VOLUME_FILE);
         Self {
@@ -47,7 +47,7 @@ impl VolumeAhead {
         }
     }
 
-    /// Records entries of a listing: each node, and the position after it.
+    /// Records entries of a listing: each node, and the cursor after it.
     pub fn listed(&self, dir: NodeId, entries: &[(NodeId, DirCursor)]) {
         self.walker.tree.listed(dir, entries);
     }
@@ -59,7 +59,8 @@ impl VolumeAhead {
         };
         let thread = self.thread.get_or_init(|| Thread::start(&self.walker));
         if let Some(thread) = thread {
-            // A full queue: the reader is far ahead of the thread, and hints would come too late.
+            // If the queue is full, the reader is far ahead of the thread, and hints would come too
+            // late.
             let _is_full = thread.walks.try_send(walk);
         }
     }
@@ -93,7 +94,8 @@ impl Thread {
 impl Walker {
     fn work(&self, waiting: &Receiver<Arc<Mutex<Walk>>>) {
         for walk in waiting {
-            // The thread changes nothing on the volume: a panic in it does not abandon the volume.
+            // The thread changes nothing on the volume, so a panic in it does not abandon the
+            // volume.
             if catch_unwind(AssertUnwindSafe(|| self.advance(&walk))).is_err() {
                 tracing::error!("the readahead of the volume panicked");
             }

@@ -1,4 +1,4 @@
-//! Requests: neighbouring extents merged.
+//! Requests to the device, merged from neighbouring extents.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,13 +10,12 @@ use super::Volume;
 /// A part of a file that is one request, or zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Bytes of the file; never empty.
+    /// Never empty.
     pub logical: Range<u64>,
-    /// Their offset on the device; `None` for zeros that are not stored.
+    /// The offset on the device, or `None` for zeros that are not stored.
     pub place: Option<u64>,
 }
 
-/// Returns the part of `run` inside `range`, if any.
 pub fn clip(run: &Run, range: Range<u64>) -> Option<Run> {
     let start = run.logical.start.max(range.start);
     let end = run.logical.end.min(range.end);
@@ -72,7 +71,6 @@ pub fn gap(node: NodeId, offset: u64) -> Error {
 }
 
 impl Volume {
-    /// Returns the runs of a part of a file, as the driver maps them.
     pub(super) fn runs(&self, node: NodeId, range: Range<u64>) -> Result<Vec<Run>> {
         let mut extents = Vec::new();
         self.fs.map(node, range, &mut |extent| {

@@ -1,11 +1,11 @@
-//! Moves the bytes of volumes that can be changed.
+//! Moves the bytes of writable volumes.
 //!
 //! A [`Reader`](crate::Reader) may cache what it has read, because its image does not change. Here
 //! the next write may change it. So nothing is cached: the kernel's page cache lies below a local
 //! device and, in a mount, above it. Reads go from the device into the caller's buffer, writes from
-//! the caller's buffer to the device, one request for each run of neighbouring extents.
+//! the caller's buffer to the device, one request per run of neighbouring extents.
 //!
-//! The driver handles metadata, and the order in which changes become durable: data is handed to
+//! The driver handles metadata, and the order in which changes become durable: data is written to
 //! the device before the driver is told of it.
 
 mod ahead;
@@ -28,14 +28,14 @@ use crate::tuning::{NOTED_ENTRIES, ZEROS_BY_DEVICE, ZEROS_WRITE};
 use ahead::VolumeAhead;
 use extents::{Run, clip, merged};
 
-/// Locks that nodes share by their number: enough that two files seldom share one.
+/// Number of locks, which files share by their node number: enough that two files seldom share one.
 const LOCKS: usize = 64;
 /// A volume open for reading and writing.
 ///
 /// Reads and writes of one file exclude each other, so that no reader sees half of a write, or a
-/// length without its bytes. Different files wait for each other only where they share a lock.
+/// length without its bytes. Different files wait for each other only if they share a lock.
 pub struct Volume {
-    /// Before the driver, which its thread uses.
+    /// Declared before `fs`, so that its thread ends before the driver is dropped.
     ahead: Option<VolumeAhead>,
     fs: Arc<dyn FileSystemMut>,
     device: CountedDevice,
@@ -45,7 +45,7 @@ pub struct Volume {
 /// A guard that abandons the volume if this thread panics while it changes a file.
 struct OnPanic<'a> {
     fs: &'a dyn FileSystemMut,
-    /// Whether the thread was unwinding before.
+    /// Whether the thread was already unwinding when the guard was created.
     was_panicking: bool,
 }
 
@@ -89,9 +89,8 @@ impl Volume {
         }
     }
 
-    /// Lets the device read small files ahead in the order of the listings, at most `window` bytes
-    /// ahead of each reader; 0 turns that off, as it is at first. Only listings through
-    /// [`read_dir`](Self::read_dir) count.
+    /// Turns on readahead of small files in the order of the listings, at most `window` bytes ahead
+    /// of each reader (0 leaves it off). Only listings through [`read_dir`](Self::read_dir) count.
     #[must_use]
     pub fn with_readahead(mut self, window: u64) -> Self {
         let (fs, device) = (Arc::clone(&self.fs), self.device.clone());
@@ -99,8 +98,8 @@ impl Volume {
         self
     }
 
-    /// Lists as [`FileSystem::read_dir`](forerun_vfs::FileSystem::read_dir) does, for a reader that may
-    /// read the files next.
+    /// Lists as [`FileSystem::read_dir`](forerun_vfs::FileSystem::read_dir) does, and records the
+    /// entries for readahead.
     ///
     /// # Errors
     /// The errors of the driver.
@@ -126,21 +125,20 @@ impl Volume {
         result
     }
 
-    /// Returns the driver. A caller that changes the length of a file, or frees what it has, does
-    /// so through [`change`](Self::change) instead.
+    /// Returns the driver. A caller that changes the length or the allocation of a file must use
+    /// [`change`](Self::change) and [`allocate`](Self::allocate) instead.
     #[must_use]
     pub fn fs(&self) -> &dyn FileSystemMut {
         &*self.fs
     }
 
-    /// Returns the observer of requests.
     #[must_use]
     pub const fn observer(&self) -> &Arc<Observer> {
         self.device.observer()
     }
 
-    /// Reads from `offset` on. Returns the number of bytes, which is less than `out` holds only at
-    /// the end of the file.
+    /// Reads from `offset` on. Returns the number of bytes, which is less than the length of `out`
+    /// only at the end of the file.
     ///
     /// # Errors
     /// The errors of [`map`](forerun_vfs::FileSystem::map); [`Error::Io`]. The contents of `out`
@@ -165,7 +163,7 @@ impl Volume {
         let size = self.fs.metadata(node)?.size;
         let left = usize_from(size.saturating_sub(offset));
         let Some(out) = out.get_mut(..left.min(out.len())).filter(|o| !o.is_empty()) else {
-            // Only for the error where this is not a file.
+            // This call is only for the error if the node is not a file.
             self.runs(node, 0..0)?;
             return Ok(0);
         };
@@ -203,7 +201,7 @@ impl Volume {
     ///
     /// # Errors
     /// The errors of [`map_write`](FileSystemMut::map_write) and
-    /// [`written`](FileSystemMut::written); [`Error::Write`]. The file has its old length then, and
+    /// [`written`](FileSystemMut::written); [`Error::Write`]. The file then has its old length, and
     /// its old contents except for bytes that were to be overwritten.
     pub fn write(&self, node: NodeId, offset: u64, data: &[u8], time: Timestamp) -> Result<()> {
         let timer = self.observer().timer();
@@ -246,8 +244,8 @@ impl Volume {
         self.fs.written(node, range, time)
     }
 
-    /// Writes the part of `data` (the bytes from `offset` on) that belongs to `run`, and zeros before
-    /// it.
+    /// Writes the part of `data` (the bytes from `offset` on) that belongs to `run`, and zeros
+    /// before it.
     fn put(&self, run: &Run, place: u64, offset: u64, data: &[u8]) -> Result<()> {
         let before = run.logical.start..run.logical.end.min(offset);
         if before.start < before.end {
@@ -289,7 +287,7 @@ impl Volume {
             .map_err(|error| self.failed(Error::write(place, bytes.len(), error)))
     }
 
-    /// Fails once a thread has panicked in a change, so that no data is written after that either.
+    /// Fails once a thread has panicked during a change, so that no data is written after that.
     fn in_use(&self) -> Result<()> {
         if self.fs.is_abandoned() {
             Err(Error::ReadOnly("a thread panicked".into()))
@@ -298,7 +296,7 @@ impl Volume {
         }
     }
 
-    /// Tells the driver that the device failed. Returns the error.
+    /// Tells the driver that the device failed, and returns the error.
     fn failed(&self, error: Error) -> Error {
         self.fs.device_failed(&error);
         error
@@ -336,8 +334,8 @@ impl Volume {
         lock.unpoisoned()
     }
 
-    /// Locks a file against other threads. A lock that a panic poisoned is taken all the same: the
-    /// driver knows of the panic and refuses the change.
+    /// Locks a file against other threads. Ignores poisoning: the driver knows of the panic and
+    /// refuses changes.
     fn exclusive(&self, node: NodeId) -> RwLockWriteGuard<'_, ()> {
         let lock = self.lock(node).write();
         lock.unpoisoned()

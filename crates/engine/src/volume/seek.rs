@@ -1,5 +1,3 @@
-//! Holes and data, for SEEK_HOLE and SEEK_DATA.
-
 use std::ops::ControlFlow;
 
 use forerun_vfs::{NodeId, Place, Result};

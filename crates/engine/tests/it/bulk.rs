@@ -18,8 +18,8 @@ fn options(threads: usize) -> EngineOptions {
     }
 }
 
-/// Reads a list on three threads, each file extent by extent, and compares. Returns the number of
-/// bytes.
+/// Reads a list on three threads, each file extent by extent, and compares the bytes. Returns their
+/// number.
 fn read_all(opened: &Opened, image: &MemImage, bulk: &Bulk) -> u64 {
     let total = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -57,7 +57,7 @@ fn extents(opened: &Opened, node: NodeId, size: u64) -> Vec<Extent> {
     extents
 }
 
-/// Creates files of one block and of many, holes, data along with the metadata, and tails that
+/// Creates files of one block and of many blocks, with holes, with inline data, and with tails that
 /// share a block.
 fn mixed(builder: &mut MemFsBuilder) -> Vec<NodeId> {
     let tails = pattern(64 * KIB, 99);
@@ -109,7 +109,8 @@ fn each_block_is_decoded_once_and_all_bytes_are_right() {
             );
             let decodes = opened.count(Counter::Decodes) - before;
             let blocks: u64 = (0..200_u64).map(|n| (n * 900 + 1).div_ceil(32 << 10)).sum();
-            // Files, the large one, the tails; of those 200 KiB are used, so they may go in between.
+            // The blocks of the files, of the large file, and of the tails. 200 KiB are in use, so
+            // some blocks may be evicted in between.
             let blocks = blocks + 72 + 1;
             assert!(decodes <= blocks + 3, "{decodes} of {blocks}");
             total += decodes;
@@ -118,7 +119,6 @@ fn each_block_is_decoded_once_and_all_bytes_are_right() {
     }
 }
 
-/// Checks that equal files that are stored once are decoded once, among files that share nothing.
 #[test]
 fn equal_files_are_decoded_once() {
     let mut builder = MemFsBuilder::new();
@@ -153,7 +153,6 @@ fn equal_files_are_decoded_once() {
     assert_eq!(opened.count(Counter::RepeatedDecodes), 0);
 }
 
-/// Checks that blocks are decoded once where the places of files do not tell that they share them.
 #[test]
 fn an_image_that_shares_blocks_is_decoded_once_too() {
     let mut builder = MemFsBuilder::new();
@@ -176,8 +175,6 @@ fn an_image_that_shares_blocks_is_decoded_once_too() {
     assert_eq!(opened.count(Counter::Decodes), 2);
 }
 
-/// Checks that the reader of a list guesses nothing: files of a directory that are in no list are
-/// not read, although those in it are read in the order of the listing.
 #[test]
 fn nothing_is_guessed_for_readers_of_a_list() {
     let mut builder = MemFsBuilder::new();
@@ -194,7 +191,7 @@ fn nothing_is_guessed_for_readers_of_a_list() {
     let wanted = listed.len() as u64 * 200 * KIB as u64;
     let bulk = opened.reader.bulk(listed);
     assert_eq!(read_all(&opened, &image, &bulk), wanted);
-    // Pages at both ends of each file, which are read whole.
+    // The pages at both ends of each file are read whole.
     let bytes = opened.count(Counter::SourceBytes);
     assert!(bytes <= wanted + 20 * 8192, "{bytes} of {wanted}");
 }

@@ -1,5 +1,5 @@
-//! Reads and decodes that fail, are short or are slow: the right error for the right range, and
-//! nothing of them cached.
+//! Reads and decodes that fail, are short or are slow: the error names the right range, and no
+//! failure is cached.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn a_fault_at_any_request_is_an_error_or_nothing() {
                             ),
                             Err(error) => assert!(matches!(error, Error::Io { .. }), "{error}"),
                         }
-                        // The fault is over: nothing that failed may be cached.
+                        // The fault is over, and no failure may be cached.
                         let again = opened.reader.read(node, at, 64 * KIB).unwrap();
                         assert!(again[..] == image.fs.content(node, at..at + 64 * KIB as u64));
                     }
@@ -74,7 +74,7 @@ fn a_fault_at_any_request_is_an_error_or_nothing() {
 #[test]
 fn a_bad_sector_spoils_nothing_but_itself() {
     let (image, nodes) = image();
-    // In the middle of the stored file, which starts behind the first 512 bytes.
+    // In the middle of the stored file, which starts at offset 512.
     let bad = 512 + MIB as u64 + 100..512 + MIB as u64 + 101;
     let fault = FaultSource::bad_range(image.source.clone(), bad.clone());
     let opened = open_on(&image, Arc::new(fault), options());
@@ -98,7 +98,7 @@ fn a_bad_sector_spoils_nothing_but_itself() {
         [MIB as u64],
         "exactly the read that needs the sector"
     );
-    // A large read over it fails and names the sector; one beside it works.
+    // A large read over the bad sector fails and names it; a read beside it works.
     let Err(Error::Io { offset, len, .. }) = opened.reader.read(nodes[0], 512 * KIB as u64, MIB)
     else {
         panic!("the sector is bad");
@@ -141,7 +141,7 @@ fn a_slow_request_at_any_place_ends_in_the_right_bytes() {
                         opened.read_all(&image, node, 256 * KIB);
                     }
                 });
-                // With large blocks there may be fewer requests than that.
+                // With large blocks there may be fewer requests than the gate expects.
                 while !gate.reached() && !reading.is_finished() {
                     std::thread::yield_now();
                 }

@@ -14,7 +14,7 @@ const FILE: usize = 4 * KIB;
 const BLOCK: usize = 128 * KIB;
 const BLOCKS: usize = 40;
 
-/// Creates blocks of 32 files each. Returns every fifth file, each with its number.
+/// Creates blocks of 32 files each. Returns every fifth file.
 fn few_of_each_block(builder: &mut MemFsBuilder) -> Vec<NodeId> {
     few_of_blocks(builder, BLOCKS)
 }
@@ -41,7 +41,7 @@ fn few_of_blocks(builder: &mut MemFsBuilder, blocks: usize) -> Vec<NodeId> {
 
 fn bulk_of(opened: &Opened, files: &[NodeId], asked: Asked) -> Bulk {
     let place = |&node| (opened.reader.place(node, FILE as u64), node);
-    // Not in their physical order.
+    // The caller's list is not in physical order.
     let places = files.iter().rev().map(place).collect();
     opened.reader.bulk_at(places, asked)
 }
@@ -104,7 +104,8 @@ fn a_long_list_that_is_all_keeps_blocks_that_it_wants_a_second_time() {
         cache: 256 * BLOCK as u64,
         ..EngineOptions::default()
     };
-    // The cache holds 192 blocks. A list may fill a quarter of it at once, so 52 blocks are decoded again.
+    // The cache holds 192 blocks. A list may fill a quarter of it at once, so 52 blocks are decoded
+    // again.
     for (asked, expected) in [(Asked::Part, [100, 100]), (Asked::All, [152, 152])] {
         let opened = open(&image, options.clone());
         let read = || {

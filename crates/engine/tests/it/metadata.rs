@@ -1,4 +1,4 @@
-//! Metadata: each block read once, large requests only where there is evidence for them.
+//! Metadata: each block is read once, and large requests are made only on evidence that they pay.
 
 use std::sync::Arc;
 
@@ -67,7 +67,8 @@ fn what_is_expected_is_asked_for_once_in_the_order_of_places() {
     read(&source, 4 * MIB, 16);
     hints.lock().unwrap().clear();
     let (page, mib) = (4096, MIB as u64);
-    // Two in one block, one close behind, one far off, one that is here already, one past the end.
+    // Two offsets in one block, one close behind, one far off, one in a cached block, one past the
+    // end.
     let places = vec![mib, 100, 164, 2 * page, 4 * mib + 64, 9 * mib];
     source.expect(places.clone(), page);
     source.expect(Vec::new(), page);
@@ -110,7 +111,7 @@ fn without_guesses_each_block_is_one_request_and_nothing_else_is_asked_for() {
     assert_eq!(stats.get(Counter::SourceRequests), 12);
     assert_eq!(stats.get(Counter::SourceBytes), 12 * 4096);
     assert!(hints.lock().unwrap().is_empty());
-    // The driver names a place: that is no guess.
+    // The driver locates this block, so it is no guess.
     source.expect(vec![MIB as u64], 0);
     assert_eq!(hints.lock().unwrap().len(), 1);
 }
@@ -137,11 +138,12 @@ fn blocks_from_before_the_ranges_were_known_are_not_read_again() {
     let bytes = pattern(2 * MIB, 1);
     let hinted = Hinted::new(MemorySource::new(bytes.clone()));
     let (source, observer) = source(hinted, &EngineOptions::default());
-    // The driver reads them before it knows the ranges; the prefetch begins and ends far from them.
+    // The driver reads these blocks before the ranges are known; the prefetch begins and ends far
+    // from them.
     for at in (300 * KIB..460 * KIB).step_by(4 * KIB) {
         read(&source, at, 1);
     }
-    // Alone between others: reading it along costs less than one more request.
+    // One cached block between others: reading it again costs less than one more request.
     read(&source, MIB, 1);
     let before = observer.stats().get(Counter::SourceRequests);
     source.set_ranges(std::iter::once(0..bytes.len() as u64).collect());
@@ -169,7 +171,7 @@ fn a_walk_prefetches_what_the_driver_names() {
     );
     opened.reader.prefetch_metadata();
     assert_eq!(opened.reader.walk(MemFsBuilder::ROOT).count(), 1);
-    // The pool has one thread: the read of a file issued behind it ends after it.
+    // The pool has one thread, so the prefetch ends before a read that is queued behind it.
     eventually("the metadata", || {
         opened.count(Counter::SourceBytes) >= 10 * MIB as u64
     });

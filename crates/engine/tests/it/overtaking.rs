@@ -1,4 +1,4 @@
-//! A reader that is done with files before the plan to read them ahead is ready.
+//! A reader that finishes files before the plan to read them ahead is ready.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ fn what_was_read_while_a_plan_was_made_is_not_decoded_again() {
     let (reader, has_begun) = (thread::current().id(), AtomicBool::new(false));
     let [begins, goes_on] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
     let (plan_begins, plan_goes_on) = (Arc::clone(&begins), Arc::clone(&goes_on));
-    // The first plan waits until the test lets it go on.
+    // The first plan waits until the test releases it.
     builder.on_map(move |_, range| {
         let is_plan = thread::current().id() != reader;
         if is_plan && !has_begun.swap(true, Ordering::SeqCst) {
@@ -40,7 +40,8 @@ fn what_was_read_while_a_plan_was_made_is_not_decoded_again() {
     let image = builder.build();
     let options = EngineOptions {
         threads: 1,
-        // One block is too much for the comfort of the cache: each is evicted once it was served.
+        // One block is above the threshold of the cache, so each block is evicted once it was
+        // served.
         cache: 5 * MIB as u64,
         ..EngineOptions::default()
     };

@@ -1,4 +1,4 @@
-//! Files of a tree read, pushed to a front end before it asks for them.
+//! Files of a tree read, pushed to a front end before it requests them.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const FILES: u64 = 400;
 const LEN: usize = 3000;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Keeps what it is given, and breaks once it has `room` files.
+/// A sink that keeps files and breaks once it has `room` of them.
 struct Kept {
     files: Mutex<HashMap<NodeId, Vec<u8>>>,
     room: usize,
@@ -51,7 +51,6 @@ impl Kept {
         self.files.lock().unwrap().contains_key(&file)
     }
 
-    /// Waits until the sink has at least `count` files.
     fn wait_for(&self, count: usize) {
         let start = Instant::now();
         while self.len() < count {
@@ -61,7 +60,6 @@ impl Kept {
     }
 }
 
-/// Creates an image with one directory of files, and lists it.
 fn listed() -> (Opened, Vec<NodeId>) {
     let mut builder = MemFsBuilder::new();
     let file = |n| builder.file(&format!("{n:04}"), [Piece::Stored(pattern(LEN, n))]);
@@ -89,7 +87,7 @@ fn the_sink_gets_files_before_they_are_read() {
     assert!(!sink.has(files[0]) && !sink.has(files[1]));
     // The rest of the first window: 512 KiB are more than a hundred files.
     sink.wait_for(100);
-    // A program that finds a file in the sink does not ask for it, and one that does not, asks.
+    // A program requests only the files that it does not find in the sink.
     for &file in &files[2..] {
         if !sink.has(file) {
             reader.read(file, 0, LEN).unwrap();
@@ -119,7 +117,7 @@ fn a_sink_that_breaks_gets_nothing_more() {
         reader.read(file, 0, LEN).unwrap();
         reader.listed(MemFsBuilder::ROOT);
     }
-    // The pushing thread may have had one file in hand.
+    // The pushing thread may have been storing one file.
     assert!(sink.len() <= 6, "{} files", sink.len());
 }
 
@@ -132,7 +130,7 @@ fn readers_without_a_sink_push_nothing() {
         opened.reader.read(file, 0, LEN).unwrap();
     }
     assert_eq!(sink.len(), 0);
-    // The thread of the dropped reader has ended, and with it its hold on the sink.
+    // The thread of the dropped reader ends and drops its reference to the sink.
     let start = Instant::now();
     while Arc::strong_count(&sink) > 1 {
         assert!(start.elapsed() < TIMEOUT, "the thread goes on");
@@ -152,7 +150,7 @@ fn a_file_that_is_about_to_be_read_is_pushed_whole_or_not_at_all() {
     let pushed = sink.files.lock().unwrap().get(&files[8]).cloned();
     assert_eq!(pushed.unwrap(), pattern(LEN, 8));
     assert!(reader.push(MemFsBuilder::ROOT, len).is_err());
-    // The sink breaks with the second one.
+    // The sink breaks at the second file.
     for file in [7, 6, 5] {
         reader.push(files[file], len).unwrap();
     }
@@ -160,12 +158,12 @@ fn a_file_that_is_about_to_be_read_is_pushed_whole_or_not_at_all() {
 }
 
 thread_local! {
-    /// The file that this thread answers for.
+    /// The file whose request this thread is answering.
     static ANSWERED: Cell<Option<NodeId>> = const { Cell::new(None) };
 }
 
-/// Counts the files that are stored by the thread that answers for them: the kernel has their pages
-/// locked until it has the answer, and a store waits for these locks.
+/// Counts files that are stored by the thread that answers for them. With a real kernel each would
+/// be a deadlock: the pages are locked until the answer, and the store waits for them.
 #[derive(Default)]
 struct Deadlocks(AtomicUsize);
 
@@ -187,7 +185,7 @@ fn a_file_is_never_pushed_by_the_thread_that_answers_for_it() {
         for thread in 0..4 {
             let (reader, files) = (&reader, &files);
             scope.spawn(move || {
-                // The second rounds make the reader forget what was read.
+                // A second round makes the reader forget what was read.
                 for round in 0..40 {
                     for &file in files.iter().skip((thread * 7 + round * 13) % 50) {
                         ANSWERED.set(Some(file));

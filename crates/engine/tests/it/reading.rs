@@ -1,4 +1,4 @@
-//! Right bytes for every kind of extent, with as few requests and decodes as there can be.
+//! Reads of every kind of extent: the right bytes, with the fewest requests and decodes.
 
 use forerun_engine::EngineOptions;
 use forerun_io::{Counter, EventKind, MemorySource, Pattern, Purpose, ReadAt};
@@ -18,7 +18,7 @@ fn options() -> EngineOptions {
     }
 }
 
-/// Returns pieces of each kind, with odd lengths, so that nothing is aligned to anything.
+/// Returns pieces of each kind, with odd lengths, so that nothing is aligned.
 fn mixed() -> Vec<Piece> {
     vec![
         Piece::Stored(pattern(300_001, 1)),
@@ -56,8 +56,8 @@ fn a_long_stored_file_takes_large_requests() {
     }
 }
 
-/// A source that records which ranges the engine reports as no longer needed, and counts the bytes requested with the
-/// "read once" purpose.
+/// A source that records which ranges the engine reports as no longer needed, and counts the bytes
+/// read with [`Pattern::Once`].
 struct Forgetful {
     inner: MemorySource,
     done_with: Mutex<Vec<Range<u64>>>,
@@ -240,7 +240,8 @@ fn blocks_side_by_side_take_one_request() {
     };
     let opened = open(&image, still);
     let mut expected = (0, 0);
-    // Two blocks each, then several, of which two are known, then one.
+    // Reads of two blocks each, then one of several blocks of which two are known, then one of a
+    // single block.
     for (at, len, requests, decodes) in [
         (390 * KIB, 4 * KIB, 1, 2),
         (350 * KIB, 4 * KIB, 1, 2),
@@ -383,7 +384,7 @@ fn a_bulk_stream_merges_requests_across_files() {
             });
         }
     });
-    // 20 MB of files of 10 kB: a handful of large requests instead of 2,000.
+    // 20 MB in files of 10 kB: at most 20 large requests instead of 2,000.
     let requests = opened.count(Counter::SourceRequests);
     assert!(requests <= 20, "{requests}");
     assert_eq!(opened.count(Counter::SourceBytes), 20_000_000);
@@ -426,7 +427,7 @@ fn memory_stays_in_its_budget() {
         .map(|n| builder.file(&format!("{n}"), [Piece::Stored(pattern(2 * MIB, n))]))
         .collect();
     let image = builder.build();
-    // So small that not even one large request fits.
+    // The budget is too small for even one large request.
     let opened = open(
         &image,
         EngineOptions {

@@ -1,4 +1,4 @@
-//! Reads at random places of compressed data: the kernel is told to read ahead what is around them.
+//! Random reads of compressed data: the surroundings are hinted to the kernel.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::common::{Hinted, KIB, Opened, open_on};
 
 const BLOCK: usize = 64 * KIB;
 const BLOCKS: usize = 512;
-/// Bytes of a block in the image, at most.
+/// Upper bound on the bytes of a stored block.
 const STORED: usize = BLOCK / 8 * 5;
 
-/// Makes an image with one file. The file's blocks take about half their length in the image.
+/// Creates an image with one file, whose blocks take about half their length in the image.
 fn image() -> (MemImage, NodeId) {
     let mut builder = MemFsBuilder::new();
     let piece = Piece::Encoded {
@@ -26,7 +26,7 @@ fn image() -> (MemImage, NodeId) {
     (builder.build(), node)
 }
 
-/// Opens the image, and reads a page of each of these blocks.
+/// Opens the image and reads a page of each of `blocks`.
 fn read(blocks: impl Iterator<Item = usize>, is_slow: bool, options: EngineOptions) -> Opened {
     let (image, node) = image();
     let source = Hinted {

@@ -1,4 +1,4 @@
-//! Long reads of one file side by side, as a kernel makes them: each thread decodes what it reads.
+//! Concurrent long reads of one file, as a kernel makes them: each thread decodes what it reads.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use forerun_vfs::{Error, FileSystem, NodeId, Place};
 
 use crate::common::{KIB, MIB, Opened, open, pattern};
 
-/// Not one that divides the pieces: some blocks are in two.
+/// Does not divide the length of the pieces, so some blocks span two pieces.
 const BLOCK: usize = 100 * KIB;
 const LEN: usize = 16 * MIB + 12_345;
 
@@ -37,7 +37,7 @@ fn options(threads: usize) -> EngineOptions {
     }
 }
 
-/// Reads the file with four threads, each the next piece that no thread has begun.
+/// Reads the file with four threads. Each takes the next piece that no thread has begun.
 fn read_side_by_side(opened: &Opened, image: &MemImage, node: NodeId) {
     let next = Mutex::new(0);
     std::thread::scope(|scope| {
@@ -69,8 +69,9 @@ fn each_block_is_decoded_once_by_its_reader() {
     for round in 0..20 {
         let opened = open(&image, options(2));
         opened.reader.set_kept_above();
-        // A thread that overtakes the one before it reads its piece itself. Where three do, and are done before that one
-        // has planned what it reads ahead, the first of their pieces may be gone and is read again.
+        // A thread that overtakes the one before it reads its piece itself. If three do, and finish
+        // before the slow thread has planned its readahead, the first of their pieces may be
+        // evicted and is read again.
         let overtaking = match round % 2 {
             0 => {
                 read_side_by_side(&opened, &image, node);
@@ -89,7 +90,7 @@ fn each_block_is_decoded_once_by_its_reader() {
             "{read} bytes in round {round}"
         );
         // Each block is found once among the bytes read ahead. Only blocks at the start, and blocks
-        // in two pieces, are found once more, decoded by another thread.
+        // in two pieces, are found a second time, decoded by another thread.
         let others = 2 * MIB / BLOCK + LEN / MIB + 10;
         let hits = opened.count(Counter::CacheHits);
         assert!(hits <= blocks + others as u64, "{hits} of {blocks} blocks");

@@ -1,5 +1,4 @@
-//! Volumes that change, over a driver in memory: the requests to the device, and failures of the
-//! device.
+//! Volumes in memory: the requests that they make to the device, and failures of the device.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -44,8 +43,8 @@ impl Test {
         }
     }
 
-    /// Makes files of 5000 bytes and lists them. Returns them in the order of the listing. The device's
-    /// record is empty then.
+    /// Creates and lists files of 5000 bytes. Returns them in the order of the listing, with the
+    /// device's log empty.
     fn listed(&self, count: usize) -> Vec<NodeId> {
         for n in 0..count {
             let node = self.file(&format!("{n:03}"));
@@ -119,7 +118,7 @@ fn neighbours_are_one_request_both_ways() {
     assert_eq!(test.volume.read(node, 0, &mut out).unwrap(), 1 << 20);
     assert!(out == data);
     assert_eq!(test.device.take_log(), [Request::Read(0..1 << 20)]);
-    // Two files that take turns: a request for each piece, and no more.
+    // Two files written in turns: one request per piece.
     let (one, two) = (test.file("1"), test.file("2"));
     for n in 0..4 {
         test.write(one, n * CLUSTER, &[1; 4096]);
@@ -140,7 +139,6 @@ fn is_hint(request: &Request) -> bool {
     matches!(request, Request::Hint(_))
 }
 
-/// Returns the bytes that lie in requests of one kind.
 fn bytes_of(requests: &[Request], of_kind: fn(&Request) -> bool) -> u64 {
     let of_kind = requests.iter().filter(|request| of_kind(request));
     let ranges = of_kind.map(Request::range);
@@ -160,7 +158,7 @@ fn the_device_is_told_of_the_files_that_a_reader_of_the_tree_wants_next() {
         std::thread::sleep(std::time::Duration::from_millis(1));
         requests.extend(test.device.take_log());
     }
-    // Only the reader reads; and neighbours are named together, up to their last clusters' ends.
+    // Only the reader reads. Neighbours are hinted together, up to the ends of their last clusters.
     assert_eq!(
         bytes_of(&requests, Request::is_read),
         2 * 5000,
@@ -170,7 +168,7 @@ fn the_device_is_told_of_the_files_that_a_reader_of_the_tree_wants_next() {
     assert!(hints <= 4, "{requests:?}");
     let hinted = test.volume.observer().stats().get(Counter::HintedBytes);
     assert!((wanted..=60 * 2 * CLUSTER).contains(&hinted), "{hinted}");
-    // Each file once, however the reader goes on.
+    // Each file is hinted once, however the reader continues.
     test.read_all(&files[2..]);
     let Test { device, volume, .. } = test;
     drop(volume);
@@ -187,7 +185,7 @@ fn nothing_is_read_ahead_where_that_is_off_or_files_are_read_in_no_order() {
         }
         test.read_all(&files);
         let Test { device, volume, .. } = test;
-        // Waits for the thread.
+        // Dropping the volume waits for the thread.
         drop(volume);
         assert_eq!(bytes_of(&device.take_log(), is_hint), 0);
     }
@@ -251,8 +249,6 @@ fn a_device_that_fails_leaves_the_file_as_it_was() {
     assert_eq!(&out[..6], b"before");
 }
 
-/// Checks that readers always see the bytes of one write, while a thread replaces all bytes of a
-/// file.
 #[test]
 fn readers_see_all_of_a_write_or_nothing() {
     let test = Test::new();

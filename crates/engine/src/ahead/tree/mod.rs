@@ -1,12 +1,12 @@
 //! Readahead across small files during a tree read.
 //!
 //! Small files end before readahead within them can begin, so a program that reads thousands of
-//! them one after the other (a copy, a compiler, `tar`) waits for each. A listing predicts which
-//! files come next: those after this one in its directory, those of the directories below, then
-//! those after its directory in the parent. So when files are read in the order of a listing, the
-//! engine walks on from there itself, and reads and decodes the files of its walk ahead, up to a
-//! window of bytes that grows as the reader follows. Several readers in different parts of the tree
-//! have several walks; each skips the files that another has planned or passed.
+//! them in turn (a copy, a compiler, `tar`) waits for each. A listing predicts which files come
+//! next: the following files of the directory, the files of its subdirectories, then those that
+//! follow the directory in its parent. When files are read in the order of a listing, the engine
+//! continues the walk itself. It reads and decodes files ahead, up to a window of bytes that grows
+//! as the reader follows. Several readers in different parts of the tree have a walk each; a walk
+//! skips files that another walk has planned or passed.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -23,29 +23,28 @@ use crate::tuning::{
     TREE_FILE_MIN, TREE_STEP, TREE_TRIES, TREE_WALKS, TREE_WINDOW, WINDOW_OF_ENTRY,
 };
 
-/// A callback: the metadata of these nodes will be wanted, and then their data.
+/// A callback that announces nodes whose metadata, and then data, will be wanted.
 type ExpectFiles<'a> = &'a dyn Fn(&[NodeId]);
 
-/// The walks ahead of the readers of a tree, and the files that were listed, planned and read last.
+/// The walks ahead of the readers of a tree, and the files that were recently listed, planned and
+/// read.
 pub struct TreeAhead {
     max_window: u64,
-    /// Most bytes to plan for one file.
+    /// Most bytes to plan per file.
     file: u64,
     trails: Mutex<Recent<NodeId, Trail>>,
     seen: Mutex<Recent<NodeId, Seen>>,
     walks: Mutex<Walks>,
-    /// Whether there was ever a walk.
     has_walked: AtomicBool,
 }
 
-/// The place of an entry: its directory, and the position after it in the listing.
+/// The position of an entry: its directory, and the cursor after it in the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trail {
     dir: NodeId,
     next: DirCursor,
 }
 
-/// The latest event of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Planned,
@@ -60,44 +59,42 @@ struct Walks {
 
 /// A walk ahead of one reader, and the files planned for it.
 pub struct Walk {
-    /// Directory it begins in; `None` after its first step.
+    /// The directory in which the walk begins; `None` after its first step.
     begins_in: Option<NodeId>,
     /// `None` while a thread advances the walk.
     cursor: Option<WalkCursor>,
     planned: VecDeque<(NodeId, u64)>,
-    /// Number of files at the front of `planned` that were handed over or left out.
+    /// How many files at the front of `planned` were handed over or left out.
     handed: usize,
-    /// Files and bytes that were handed over since a file was left out.
+    /// Files and bytes handed over since the last file that was left out.
     since_mark: (usize, u64),
     ahead: u64,
     window: u64,
 }
 
-/// A position in the tree.
 #[derive(Default)]
 struct WalkCursor {
     frames: Vec<Frame>,
 }
 
-/// The filesystem that a walk reads, and how it reads listings.
 struct Tree<'a> {
     fs: &'a dyn FileSystem,
     expect: ExpectFiles<'a>,
-    /// Entries taken from a listing at once.
+    /// Number of entries to take from a listing at once.
     batch: usize,
 }
 
 struct Frame {
     dir: NodeId,
     next: DirCursor,
-    /// Files and directories taken from the listing that the walk has not visited yet.
+    /// Files and directories of the listing that the walk has not visited yet.
     batch: VecDeque<(NodeId, FileType)>,
     is_done: bool,
 }
 
 impl TreeAhead {
-    /// Creates the readahead of one image, with at most `max_window` bytes ahead of each reader; 0
-    /// turns it off. It plans the first `file` bytes of each file.
+    /// Creates the readahead of one image, with at most `max_window` bytes ahead of each reader (0
+    /// turns it off). Only the first `file` bytes of each file are planned.
     pub fn new(max_window: u64, file: u64) -> Self {
         Self {
             max_window,
@@ -109,13 +106,13 @@ impl TreeAhead {
         }
     }
 
-    /// Returns whether a reader has read files in the order of a listing. Otherwise there are no
-    /// upcoming files.
+    /// Returns whether any reader has read files in the order of a listing. Until then,
+    /// [`upcoming`](Self::upcoming) returns nothing.
     pub fn has_walked(&self) -> bool {
         self.has_walked.load(Ordering::Relaxed)
     }
 
-    /// Records entries that a front end has listed: each node, and the position after it.
+    /// Records entries that a front end has listed: each node, and the cursor after it.
     pub fn listed(&self, dir: NodeId, entries: &[(NodeId, DirCursor)]) {
         let mut trails = lock(&self.trails);
         for &(node, next) in entries {
@@ -123,7 +120,8 @@ impl TreeAhead {
         }
     }
 
-    /// Records that a file is read from its start. Returns the walk to advance, if any.
+    /// Records that a file is read from its start. Returns the walk that the caller must advance,
+    /// if any.
     pub fn on_read(&self, node: NodeId) -> Option<Arc<Mutex<Walk>>> {
         if self.max_window == 0 {
             return None;
@@ -136,7 +134,7 @@ impl TreeAhead {
             walks.walks.push_front(Arc::clone(&walk));
             return goes_on.then_some(walk);
         }
-        // A walk has planned this file, and its reader has passed it.
+        // A walk has planned this file; the reader has just reached it.
         if was_planned {
             return None;
         }
@@ -145,8 +143,8 @@ impl TreeAhead {
         let is_second = walks.recent.iter().any(follows);
         walks.recent.push_front(trail);
         walks.recent.truncate(FIRST_READS);
-        // Readers may be faster than the threads that advance walks. A walk that has yet to begin
-        // covers the neighbours of this file too, and a newer walk must not push it out.
+        // Readers may be faster than the threads that advance walks. A walk that has not begun also
+        // covers the neighbours of this file, and a newer walk must not displace it.
         let waiting = walks.walks.iter().filter_map(|walk| lock(walk).begins_in);
         let is_covered = waiting.clone().any(|dir| dir == trail.dir);
         if !is_second || is_covered || waiting.count() >= TREE_WALKS / 2 {
@@ -164,7 +162,8 @@ impl TreeAhead {
         let mut seen = lock(&self.seen);
         let before = seen.get(node);
         if before == Some(Seen::Read) {
-            // A second read: the caches above have not kept this file, nor perhaps the others.
+            // A second read of the file: the caches above have dropped it, and perhaps other files
+            // too.
             seen.clear();
         }
         seen.insert(node, Seen::Read);
@@ -182,21 +181,22 @@ impl TreeAhead {
     }
 
     /// Returns at most `most` files that were read ahead and that a front end has listed, in the
-    /// order in which they will be wanted, each once. A front end that can push files to the kernel
-    /// does so now. Some files are left out: their requests show how far the reader has come.
+    /// order in which they will be wanted. Each file is returned once. A front end that can push
+    /// files to the kernel does so now. Some files are skipped on purpose: their requests show how
+    /// far the reader has come.
     pub fn upcoming(&self, most: usize) -> Vec<NodeId> {
         let mut files = Vec::new();
         for walk in self.walks() {
             let was_shown = |node| lock(&self.trails).get(node).is_some();
             let room = most - files.len();
-            // The first is most likely being asked for now.
+            // The first file is probably being requested now.
             lock(&walk).hand_over(1, room, was_shown, &mut files);
         }
         files
     }
 
-    /// Returns files as [`upcoming`](Self::upcoming) does, but only files in `dir`, which a front
-    /// end has listed completely without reading a file.
+    /// Returns upcoming files as [`upcoming`](Self::upcoming) does, but only those in `dir`, whose
+    /// listing is complete and of which no file was read.
     pub fn upcoming_in(&self, dir: NodeId, most: usize) -> Vec<NodeId> {
         let mut files = Vec::new();
         for walk in self.walks() {
@@ -210,7 +210,7 @@ impl TreeAhead {
         files
     }
 
-    /// Returns whether a file was read lately, so that handing it over would be wasted work.
+    /// Returns whether a file was read recently, so that pushing it would be wasted work.
     pub fn was_read(&self, node: NodeId) -> bool {
         lock(&self.seen).get(node) == Some(Seen::Read)
     }
@@ -219,8 +219,8 @@ impl TreeAhead {
         lock(&self.walks).walks.iter().map(Arc::clone).collect()
     }
 
-    /// Advances a walk and returns what to read ahead. Reads metadata, for which it calls `expect`
-    /// first, so it belongs on the pool and not in a thread that answers requests.
+    /// Advances a walk and returns what to read ahead. Reads metadata, which it announces with
+    /// `expect`, so it must run on the pool and not in a thread that answers requests.
     pub fn go_on(&self, fs: &dyn FileSystem, expect: ExpectFiles<'_>, walk: &Mutex<Walk>) -> Plan {
         let mut plan = Plan::default();
         let (taken, window, mut room) = {
@@ -228,7 +228,7 @@ impl TreeAhead {
             let room = walk.window.saturating_sub(walk.ahead);
             (walk.cursor.take(), walk.window, room)
         };
-        // Another thread is advancing it.
+        // Another thread is advancing this walk.
         let Some(mut cursor) = taken else {
             return plan;
         };
@@ -240,7 +240,7 @@ impl TreeAhead {
         while room > 0 {
             let Some(node) = cursor.next_file(&tree, &mut steps, |dir| lock(&self.trails).get(dir))
             else {
-                // No reader follows a walk that has planned nothing: it would end here.
+                // A walk that has planned nothing has no reader to follow it and would end here.
                 if planned.is_empty() && steps == 0 && tries > 0 {
                     (steps, tries) = (TREE_STEP, tries - 1);
                     continue;
@@ -256,8 +256,8 @@ impl TreeAhead {
             planned.push((node, cost));
             room = room.saturating_sub(cost);
         }
-        // Files seldom lie in the order of their listing, and a request for each file would cost
-        // more than the files.
+        // The order of a listing is seldom the order in the image, and one request per file would
+        // cost more than reading the files.
         plan.coalesce(FILE_GAP);
         let mut walk = lock(walk);
         walk.begins_in = None;
@@ -283,8 +283,8 @@ impl Walk {
         }
     }
 
-    /// Returns whether `node` was planned. If so, forgets it and the files planned before it: the
-    /// reader has passed them.
+    /// Removes `node` and all files planned before it, because the reader has reached it. Returns
+    /// false if `node` was not planned.
     fn passes(&mut self, node: NodeId) -> bool {
         let Some(at) = self
             .planned
@@ -299,8 +299,8 @@ impl Walk {
         true
     }
 
-    /// Adds at most `most` planned files to `files`, from where the last call ended, but none of
-    /// the first `skip`. Stops at the first file that does not `fit`.
+    /// Adds at most `most` planned files to `files`, continuing where the last call ended and
+    /// skipping the first `skip`. Stops at the first file that does not `fit`.
     fn hand_over(
         &mut self,
         skip: usize,
@@ -346,7 +346,7 @@ impl Frame {
     fn fill(&mut self, tree: &Tree<'_>, steps: &mut usize) {
         let mut seen = 0;
         let (batch, next) = (&mut self.batch, &mut self.next);
-        // The reader that gets there reports the error.
+        // The reader that comes to this directory reports the error.
         let result = tree.fs.read_dir(self.dir, *next, &mut |entry| {
             seen += 1;
             *next = entry.next;
@@ -360,15 +360,15 @@ impl Frame {
             }
         });
         self.is_done = seen < tree.batch || result.is_err();
-        // All inodes are requested before the walk waits for the first.
+        // Request all inodes before the walk waits for the first.
         (tree.expect)(&self.batch.iter().map(|entry| entry.0).collect::<Vec<_>>());
         *steps = steps.saturating_sub(seen.max(1));
     }
 }
 
 impl WalkCursor {
-    /// Returns the next regular file of a depth-first walk in the order of the listings; `None` at
-    /// the end of the tree, or once all `steps` are taken.
+    /// Returns the next regular file of a depth-first walk in the order of the listings, or `None`
+    /// at the end of the tree or when `steps` is used up.
     fn next_file(
         &mut self,
         tree: &Tree<'_>,
@@ -380,7 +380,8 @@ impl WalkCursor {
             let frame = self.frames.last_mut()?;
             match frame.batch.pop_front() {
                 Some((node, FileType::Directory)) => {
-                    // Deeper than any tree: a loop, which the reader that gets there reports.
+                    // Deeper than any real tree, so it is a loop. The reader that gets there
+                    // reports it.
                     if depth < 1024 {
                         self.frames.push(Frame::new(node, DirCursor::START));
                     }
@@ -391,8 +392,7 @@ impl WalkCursor {
                     let done = frame.dir;
                     self.frames.pop();
                     *steps = steps.saturating_sub(1);
-                    // Above the directory it began in, the walk follows the listings of the front
-                    // end.
+                    // Above its first directory, the walk follows the listings of the front end.
                     if self.frames.is_empty()
                         && let Some(trail) = trail_of(done)
                     {
@@ -406,7 +406,7 @@ impl WalkCursor {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that holds one of these locks can leave its data half changed.
+    // No holder of these locks leaves the data half changed when it panics.
     mutex.lock().unpoisoned()
 }
 

@@ -1,12 +1,10 @@
-//! Walks ahead of readers, step by step.
-
 use super::*;
 use crate::tuning::TREE_FILE;
 use forerun_testkit::{MemFsBuilder, Piece};
 
 const ALL: usize = usize::MAX;
 
-/// Creates a tree of 3 x 4 files, each 100 bytes, and a file after the directories.
+/// Creates three directories of four files, 100 bytes each, and a file after them.
 fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     let mut builder = MemFsBuilder::new();
     let mut files = Vec::new();
@@ -20,7 +18,6 @@ fn tree() -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     (builder.build().driver(), files)
 }
 
-/// Creates a directory of `count` files of 5000 bytes.
 fn one_directory(count: u32) -> (Arc<dyn FileSystem>, Vec<NodeId>) {
     let mut builder = MemFsBuilder::new();
     let file = |n| builder.file(&format!("{n:04}"), [Piece::Stored(vec![1; 5000])]);
@@ -129,8 +126,8 @@ fn what_was_shown_is_handed_over_once_and_marks_are_left_out() {
     let mut handed = ahead.upcoming(5);
     assert_eq!(handed.len(), 5, "no more than is taken");
     handed.extend(ahead.upcoming(ALL));
-    // The first is left out, since its reader may be asking for it; so is one in each eighth of the
-    // window.
+    // The first file is left out, since its reader may be requesting it. So is one file in each
+    // eighth of the window.
     let marks = usize::try_from(TREE_WINDOW / MARKS_IN_WINDOW / 3000).unwrap() + 1;
     let expected: Vec<_> = (3..100)
         .filter(|at| (at - 2) % marks != 0)
@@ -184,7 +181,7 @@ fn two_readers_of_one_tree_plan_each_file_once() {
     list(&ahead, &*fs, fs.root());
     let mut plans = std::collections::HashMap::<NodeId, usize>::new();
     let mut walks = 0;
-    // Each reader reads every other hundred, side by side, as two children of xargs would.
+    // Two readers take alternate hundreds, as two children of xargs would.
     for hundreds in files.chunks(200) {
         let (first, second) = hundreds.split_at(100);
         for &file in first.iter().zip(second).flat_map(|(a, b)| [a, b]) {

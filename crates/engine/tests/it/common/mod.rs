@@ -1,5 +1,3 @@
-//! A reader over a filesystem in memory, as the tests of the engine use it.
-
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -11,11 +9,11 @@ pub use forerun_testkit::opened::{Opened, open, open_on};
 pub const KIB: usize = 1 << 10;
 pub const MIB: usize = 1 << 20;
 
-/// A source that takes hints, and remembers them.
+/// A source that takes hints and records them.
 pub struct Hinted {
     pub bytes: MemorySource,
     pub hints: Arc<Mutex<Vec<Range<u64>>>>,
-    /// Whether it is a server's.
+    /// Whether the source claims to be on a server.
     pub is_slow: bool,
 }
 

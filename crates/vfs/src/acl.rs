@@ -1,26 +1,25 @@
-//! Access control lists of POSIX.1e: from the text that archives have to the attribute that Linux has.
+//! POSIX.1e access control lists: from the text in archives to the extended attribute of Linux.
 //!
-//! The text is that of `acl_to_text` (3), with the separators and the numeric ids that `star` adds. The attribute is
-//! that of `linux/posix_acl_xattr.h`: a version, and entries of tag, permissions and id.
+//! The text is that of `acl_to_text` (3), with the separators and the numeric ids that `star` adds.
+//! The attribute is that of `linux/posix_acl_xattr.h`: a version, and entries of tag, permissions
+//! and id.
 
-/// The attribute of the list that is checked at an access.
+/// The attribute with the list that is checked at each access.
 pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute of a directory with the list that new entries get.
+/// The attribute of a directory with the list that new entries inherit.
 pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
-/// Returns whether an extended attribute is an access control list.
 #[must_use]
 pub fn is_acl(name: &[u8]) -> bool {
     name == ACL_ACCESS || name == ACL_DEFAULT
 }
 
-/// Most entries: the attribute then has 64 KiB, the most that Linux stores.
+/// Most entries of a list. The attribute then has 64 KiB, the most that Linux stores.
 const ENTRIES_MAX: usize = ((64 << 10) - 4) / 8;
 const VERSION: u32 = 2;
-/// The id of entries that name no user or group.
+/// The id in entries that name no user or group.
 const NO_ID: u32 = u32::MAX;
 
-/// The kinds of entries, in the order of the attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tag {
     Owner,
@@ -53,26 +52,25 @@ const TAGS: [Tag; 6] = [
     Tag::Other,
 ];
 
-/// An entry: its kind, the user or group, and permissions.
+/// The kind, the user or group, and the permissions.
 type Entry = (Tag, u32, u16);
 
-/// A list with the entries that Linux requires.
+/// A list that has all entries which Linux requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PosixAcl(Vec<Entry>);
 
-/// Why a text is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// An entry in an unknown form, or a duplicate one.
+    /// The entry has an unknown form, or is a duplicate.
     #[error("entry {0} is not valid")]
     Entry(usize),
-    /// Entries that every list has, or that this one needs.
+    /// The list lacks an entry that every list, or this one, must have.
     #[error("it lacks an entry that it must have")]
     Missing,
-    /// More entries than Linux stores.
+    /// The list has more entries than Linux stores.
     #[error("it has more than {ENTRIES_MAX} entries")]
     Long,
-    /// A user or group with a name and without a number. The machine decides which one is meant.
+    /// The entry names a user or group without its number, so its meaning depends on the machine.
     #[error("entry {0} names a user or group without its number")]
     Name(usize),
 }
@@ -110,7 +108,7 @@ impl PosixAcl {
         }
     }
 
-    /// Reads the value of the attribute. Returns `None` for a value that Linux does not accept.
+    /// Parses the value of the attribute. Returns `None` for a value that Linux does not accept.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk()?;
@@ -132,8 +130,8 @@ impl PosixAcl {
         entries.collect::<Option<_>>().map(Self)
     }
 
-    /// Returns the entries with commas between them, as archives have them: names are ids, which follow the
-    /// permissions once more.
+    /// Returns the entries with commas between them, as archives store them: each id stands in the
+    /// place of the name, and again after the permissions.
     #[must_use]
     pub fn to_text(&self) -> String {
         let entries = self.0.iter().map(|&(tag, id, permissions)| {
@@ -151,8 +149,8 @@ impl PosixAcl {
         entries.collect::<Vec<_>>().join(",")
     }
 
-    /// Returns whether the list says no more than the mode of a file. Linux does not store such an
-    /// access list.
+    /// Returns whether the list says no more than the mode of the file. Linux does not store such
+    /// an access list.
     #[must_use]
     pub fn is_mode(&self) -> bool {
         self.0.len() == 3
@@ -171,7 +169,7 @@ impl PosixAcl {
     }
 }
 
-/// Returns an entry without surrounding blanks and without the comment with effective permissions.
+/// Strips surrounding blanks, and the comment that shows the effective permissions.
 fn without_comment(part: &[u8]) -> &[u8] {
     let end = part.iter().position(|&byte| byte == b'#');
     part[..end.unwrap_or(part.len())].trim_ascii()
@@ -187,7 +185,7 @@ fn entry(part: &[u8], place: usize) -> Result<Entry, AclError> {
     }
     let mut name = fields.next().ok_or_else(fail)?;
     let mut allowed = fields.next();
-    // Some write `other:r--`, without the empty name.
+    // Some programs write `other:r--`, without the empty name.
     if allowed.is_none() && matches!(tag, b"mask" | b"m" | b"other" | b"o") {
         allowed = Some(std::mem::take(&mut name));
     }
@@ -214,7 +212,7 @@ fn entry(part: &[u8], place: usize) -> Result<Entry, AclError> {
     Ok((tag, id, allowed))
 }
 
-/// Parses letters and dashes, in any order.
+/// Parses letters and dashes in any order.
 fn permissions(text: &[u8]) -> Option<u16> {
     let mut bits = 0;
     for byte in text {
@@ -239,7 +237,7 @@ fn number(text: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Returns the attribute of these entries.
+    /// Returns the value of an attribute with these entries.
     fn attribute(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0];
         for (tag, permissions, id) in entries {

@@ -1,9 +1,9 @@
 //! Data outside the image: the names of blobs, and the trait that opens them.
 //!
 //! Some formats keep file data in other files or devices: EROFS on extra devices, composefs in
-//! objects of a store. The name of such a blob comes from the image, and so is hostile. The caller
-//! decides what a name may open, with the [`ResolveBlob`] that it hands to the driver. The default
-//! refuses everything. The engine knows blobs by number only, and asks
+//! objects of a store. The name of such a blob comes from the image, so it is hostile. The caller
+//! decides which names may be opened, with the [`ResolveBlob`] that it passes to the driver. The
+//! default refuses all names. The engine knows blobs by number only, and asks
 //! [`Blobs`](crate::Blobs) for each.
 
 use std::fmt;
@@ -13,19 +13,19 @@ use std::sync::Arc;
 
 use forerun_io::ReadAt;
 
-/// The image's name for a blob.
+/// The name that an image has for a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BlobName {
     /// A device of the image's device table.
     Device {
-        /// Its number, from 1 on.
+        /// The number of the device, from 1 on.
         index: u32,
-        /// The image's name for it; empty if it has none.
+        /// The image's name for the device; empty if it has none.
         tag: Vec<u8>,
     },
     /// A file of an object store.
     Object {
-        /// Its path in the store, as the image gives it: check it before use.
+        /// The path in the store, as the image gives it. It must be checked before use.
         path: Vec<u8>,
     },
 }
@@ -44,16 +44,15 @@ impl fmt::Display for BlobName {
 
 /// Opens data outside the image.
 pub trait ResolveBlob: Send + Sync {
-    /// Opens a blob for reading. Called when its data is first needed, and again later if it was
-    /// not kept open.
+    /// Opens a blob for reading. Called when its data is first needed, and again if it was closed
+    /// since.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if there is none of that name; any error of opening it.
+    /// [`io::ErrorKind::NotFound`] if there is no blob of that name; any error of opening it.
     fn open(&self, blob: &BlobName) -> io::Result<Arc<dyn ReadAt>>;
 
     /// Opens a blob that is a whole regular file of the host. Returns `None` if it is something
-    /// else. Such files allow what only a file does: handing it to the kernel, and watching it for
-    /// changes.
+    /// else. Only a file can be passed to the kernel, or watched for changes.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -63,19 +62,19 @@ pub trait ResolveBlob: Send + Sync {
     }
 }
 
-/// How the digests that an image holds of data outside it are used.
+/// How to use the digests that an image holds of data outside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Verity {
-    /// They are not used.
+    /// Ignore digests.
     #[default]
     Off,
-    /// Data is served only if it matches its digest, if the image has one.
+    /// Serve data only if it matches its digest, where the image has one.
     On,
-    /// Data is served only if the image has its digest and the data matches it.
+    /// Serve data only if the image has its digest and the data matches it.
     Require,
 }
 
-/// Opens nothing: the default of a driver.
+/// Refuses every blob: the default of a driver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBlobs;
 

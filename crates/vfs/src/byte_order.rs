@@ -1,16 +1,12 @@
-//! The byte order of an image's numbers, for formats that have images of both.
+//! The byte order of an image's numbers, for formats that come in both orders.
 
-/// The byte order of the machine that an image was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
-    /// The lowest byte first.
     Little,
-    /// The highest byte first.
     Big,
 }
 
 impl ByteOrder {
-    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -19,7 +15,6 @@ impl ByteOrder {
         }
     }
 
-    /// Returns the number in two bytes.
     #[must_use]
     pub const fn u16(self, bytes: [u8; 2]) -> u16 {
         match self {
@@ -28,7 +23,6 @@ impl ByteOrder {
         }
     }
 
-    /// Returns the number in four bytes.
     #[must_use]
     pub const fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
@@ -37,7 +31,6 @@ impl ByteOrder {
         }
     }
 
-    /// Returns the number in eight bytes.
     #[must_use]
     pub const fn u64(self, bytes: [u8; 8]) -> u64 {
         match self {
@@ -46,19 +39,17 @@ impl ByteOrder {
         }
     }
 
-    /// Returns the number of two bytes at `at`, or `None` if they are not all in `bytes`.
+    /// Returns the number at `at`, or `None` if `bytes` ends before it does.
     #[must_use]
     pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
         Some(self.u16(*bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Returns the number of four bytes at `at`, or `None` if they are not all in `bytes`.
     #[must_use]
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         Some(self.u32(*bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Returns the number of eight bytes at `at`, or `None` if they are not all in `bytes`.
     #[must_use]
     pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         Some(self.u64(*bytes.get(at..)?.first_chunk()?))

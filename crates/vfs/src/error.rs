@@ -1,4 +1,4 @@
-//! The one public error of every driver and of the engine.
+//! The error of every driver and of the engine.
 
 use std::fmt;
 use std::io;
@@ -6,126 +6,108 @@ use std::sync::Arc;
 
 use crate::{BlobId, BlobName, NodeId};
 
-/// The result of every fallible call of the seam.
+/// The result of the fallible calls of this crate's traits.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error, by what the caller can do about it. Cheap to clone: all readers that waited for one
-/// read get the same error.
+/// An error, classified by what the caller can do about it. Cheap to clone: all readers that waited
+/// for one read get the same error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No entry of that name.
     #[error("no such file or directory")]
     NotFound,
-    /// A directory was needed.
     #[error("not a directory")]
     NotADirectory,
-    /// A file was needed.
     #[error("is a directory")]
     IsADirectory,
-    /// A symbolic link was needed.
     #[error("not a symbolic link")]
     NotASymlink,
-    /// Only regular files have data.
     #[error("not a regular file")]
     NotAFile,
-    /// More symbolic links than [`Limits::symlink_hops`](crate::Limits::symlink_hops).
+    /// The path has more symbolic links than [`Limits::symlink_hops`](crate::Limits::symlink_hops).
     #[error("too many levels of symbolic links")]
     SymlinkLoop,
-    /// A directory is below itself, so a walk would never end.
+    /// A directory lies below itself, so a walk would never end.
     #[error(
         "directory {node} lies below itself at /{}",
         String::from_utf8_lossy(path)
     )]
     DirectoryLoop {
         node: NodeId,
-        /// The path at which it was met again.
+        /// The path at which the walk met the directory again.
         path: Vec<u8>,
     },
-    /// The node id is not one of this filesystem.
+    /// The id names no node of this filesystem.
     #[error("no such node: {0}")]
     StaleNode(NodeId),
-    /// One of [`Limits`](crate::Limits) was reached.
+    /// The image or the request exceeds one of the [`Limits`](crate::Limits).
     #[error("{what} exceeds the limit of {limit}")]
     Limit {
         bound: Bound,
-        /// The counted thing, with its place.
+        /// What exceeds the limit, and where.
         what: String,
         limit: u64,
     },
     /// The image is valid but uses a feature that this driver does not know.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The name is taken.
     #[error("file exists")]
     Exists,
-    /// A directory that has entries.
     #[error("directory not empty")]
     NotEmpty,
-    /// A directory cannot be moved below itself.
     #[error("a directory cannot be moved into itself")]
     IntoItself,
-    /// A name the format cannot hold.
     #[error("invalid name: {0}")]
     InvalidName(String),
-    /// A name that is longer than the format can hold.
     #[error("invalid name: longer than {limit} {unit}")]
     NameTooLong {
-        /// The most that a name may have.
+        /// Most units that a name may have.
         limit: usize,
-        /// Of what: bytes, or the units of the format's encoding.
+        /// The unit of the limit: bytes, or the units of the format's encoding.
         unit: &'static str,
     },
-    /// No free space left on the volume, or none that the operation can use.
+    /// The volume has no free space, or none that the operation can use.
     #[error("no space left on the volume")]
     NoSpace,
-    /// Longer than the format or the volume can hold.
+    /// The file would be longer than the format or the volume can hold.
     #[error("file too large")]
     TooLarge,
-    /// The volume cannot be changed, or no longer can.
+    /// The volume was opened read-only, or takes no more changes after a failure.
     #[error("read-only volume: {0}")]
     ReadOnly(String),
     /// The device could not be written or flushed.
     #[error("writing {len} bytes at offset {offset:#x}: {source}")]
     Write {
-        /// First byte of the failed write, in the image.
+        /// Offset in the image of the failed write.
         offset: u64,
-        /// Its length; 0 for a flush.
+        /// Length of the write; 0 for a flush.
         len: u64,
-        /// The error of the device.
         source: Arc<io::Error>,
     },
-    /// No driver knows these bytes, or the requested driver does not.
+    /// No driver, or not the requested one, recognises the image.
     #[error("not {}: {found}", described(expected.as_deref()))]
     UnknownFormat {
-        /// The format that was expected, if it was one.
+        /// The format that the caller requested, if any.
         expected: Option<String>,
-        /// A description of the bytes that are there instead.
+        /// A description of the bytes that were found.
         found: String,
     },
-    /// The image contradicts itself or its specification.
     #[error(transparent)]
     Corrupt(Corrupt),
     /// Decoded bytes could not be written to a temporary file.
     #[error("writing decoded data to a temporary file: {source}")]
-    Spool {
-        /// The error of the file.
-        source: Arc<io::Error>,
-    },
+    Spool { source: Arc<io::Error> },
     /// Data outside the image could not be opened.
     #[error("opening {name}: {source}")]
     Blob {
-        /// The image's name for it.
         name: BlobName,
         source: Arc<io::Error>,
     },
-    /// The source could not be read.
     #[error("reading {len} bytes at offset {offset:#x}: {source}")]
     Io {
-        /// First byte of the failed read, in the image.
+        /// Offset in the image of the failed read.
         offset: u64,
         len: u64,
-        /// The error of the source.
         source: Arc<io::Error>,
     },
 }
@@ -139,7 +121,6 @@ fn described(format: Option<&str>) -> String {
 }
 
 impl Error {
-    /// Creates the error of a failed read of the source.
     #[must_use]
     pub fn io(offset: u64, len: usize, source: io::Error) -> Self {
         Self::Io {
@@ -149,7 +130,7 @@ impl Error {
         }
     }
 
-    /// Creates the error of a failed write to the device, or of a failed flush if `len` is 0.
+    /// Creates the error of a failed write, or of a failed flush if `len` is 0.
     #[must_use]
     pub fn write(offset: u64, len: usize, source: io::Error) -> Self {
         Self::Write {
@@ -159,8 +140,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the volume, or the filesystem below its image, has no room for a write. No
-    /// data is lost: the same write succeeds once there is room. A flush that fails for lack of
+    /// Returns whether the volume, or the filesystem that holds the image, has no room for a write.
+    /// No data is lost: the same write succeeds once there is room. A flush that fails for lack of
     /// room is different, because the kernel may have dropped the data.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -177,7 +158,6 @@ impl Error {
         Self::Unsupported(format!("data outside the image (blob {})", blob.0))
     }
 
-    /// Creates the error of a blob that could not be opened.
     #[must_use]
     pub fn blob(name: BlobName, source: io::Error) -> Self {
         Self::Blob {
@@ -186,7 +166,6 @@ impl Error {
         }
     }
 
-    /// Creates the error of a temporary file that could not be made or written.
     #[must_use]
     pub fn spool(source: io::Error) -> Self {
         Self::Spool {
@@ -194,7 +173,6 @@ impl Error {
         }
     }
 
-    /// Creates the error of a limit that was reached.
     pub fn limit(bound: Bound, what: impl Into<String>, limit: u64) -> Self {
         Self::Limit {
             bound,
@@ -203,7 +181,7 @@ impl Error {
         }
     }
 
-    /// Adds the name of the image that the error is about, if the tree is made of several images.
+    /// Adds the name of the image that the error is about, if the tree consists of several images.
     /// Errors that are not about an image stay unchanged.
     #[must_use]
     pub fn in_image(self, image: &Arc<str>) -> Self {
@@ -268,7 +246,6 @@ impl Error {
     }
 }
 
-/// An error of a source, with the name of its image.
 #[derive(Debug, thiserror::Error)]
 #[error("{image}: {source}")]
 struct InImage {
@@ -276,13 +253,13 @@ struct InImage {
     source: Arc<io::Error>,
 }
 
-/// Adds the name of an image to the error of its source, which keeps its kind.
+/// Adds the name of an image to the error of its source, whose kind stays the same.
 fn io_in_image(image: &Arc<str>, source: Arc<io::Error>) -> io::Error {
     let image = Arc::clone(image);
     io::Error::new(source.kind(), InImage { image, source })
 }
 
-/// Returns whether the filesystem below has no room left, or the user's quota is used up.
+/// Returns whether the filesystem is full, or the user's quota is used up.
 #[must_use]
 pub fn is_for_want_of_room(error: &io::Error) -> bool {
     matches!(
@@ -291,7 +268,7 @@ pub fn is_for_want_of_room(error: &io::Error) -> bool {
     )
 }
 
-/// Identifies the limit that was reached. Limits that a caller may want to raise have a variant.
+/// The limit that was reached. Limits that a caller may want to raise have a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bound {
@@ -308,13 +285,14 @@ pub enum Bound {
     ReadBytes,
     /// [`Limits::stream_bytes`](crate::Limits::stream_bytes).
     StreamBytes,
-    /// Any other, of [`Limits`](crate::Limits) or of a driver.
+    /// Any other limit, of [`Limits`](crate::Limits) or of a driver.
     Other,
 }
 
 /// A failed check of an image: which check, where, and the numbers.
 ///
-/// The check itself is private to the driver; its text has the numbers needed to find the bytes.
+/// The type of the check is private to the driver; its text has the numbers needed to find the
+/// bytes.
 #[derive(Clone)]
 pub struct Corrupt {
     format: &'static str,
@@ -342,26 +320,25 @@ impl Corrupt {
         }
     }
 
-    /// Adds the name of the image, if the tree is made of several images. An existing name stays.
+    /// Adds the name of the image, if the tree consists of several images. An existing name stays.
     #[must_use]
     pub fn in_image(mut self, image: &Arc<str>) -> Self {
         self.image.get_or_insert_with(|| Arc::clone(image));
         self
     }
 
-    /// Returns the name of the image, if the tree is made of several images.
+    /// Returns the name of the image, if the tree consists of several images.
     #[must_use]
     pub fn image(&self) -> Option<&str> {
         self.image.as_deref()
     }
 
-    /// Returns the name of the format.
     #[must_use]
     pub const fn format(&self) -> &'static str {
         self.format
     }
 
-    /// Returns the node that was being read, if there was one.
+    /// Returns the node that was being read, if any.
     #[must_use]
     pub const fn node(&self) -> Option<NodeId> {
         self.node
@@ -373,7 +350,7 @@ impl Corrupt {
         self.offset
     }
 
-    /// Returns the driver's check, to be downcast by that driver's own tests.
+    /// Returns the driver's check, which that driver's own tests downcast.
     #[must_use]
     pub fn check(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
         &*self.check

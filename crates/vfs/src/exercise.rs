@@ -1,8 +1,8 @@
 //! Calls every method of a filesystem on every node, for fuzz targets and tests of hostile images.
 //! Not for users.
 //!
-//! It moves no file data. It panics only if a driver breaks its contract, which the tests look for;
-//! defects of an image are returned as errors.
+//! Reads no file data. Defects of an image are returned as errors. Panics only if a driver breaks
+//! its contract.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::{
     DirCursor, Error, Extent, FileSystem, FileType, Format, NodeId, OpenWith, Result, Walk,
 };
 
-/// Most extents visited of one file: there may be as many as the file has blocks.
+/// Most extents visited per file; a file may have as many as it has blocks.
 const EXTENTS: u64 = 10_000;
-/// Most extents of one file whose borders are mapped again, from each border on.
+/// Most extents per file that are mapped again from each of their borders.
 const BORDERS: u64 = 64;
-/// The longest value of an extended attribute in any format.
+/// Longest value of an extended attribute in any format.
 const LONGEST_VALUE: usize = 65_536;
 
 /// Returns limits under which every input takes milliseconds.
@@ -33,8 +33,8 @@ pub fn limits() -> Limits {
     limits
 }
 
-/// Opens the image in `source` and calls every method on every node. Returns the errors, and the problems
-/// that `check` reports.
+/// Opens the image in `source` and calls every method on every node. Returns the errors, and the
+/// problems that `check` reports.
 ///
 /// # Panics
 /// If the driver breaks its contract.
@@ -73,7 +73,7 @@ pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
     let mut met = 0_u64;
     for entry in Walk::new(fs, fs.root(), limits) {
         met += 1;
-        // Besides the entries, each directory can give one error.
+        // Each directory can give one error besides its entries.
         assert!(met <= 2 * limits.tree_entries + 2, "the walk goes on");
         match entry {
             Ok(entry) => match node(fs, entry.node, limits) {
@@ -87,7 +87,7 @@ pub fn all(fs: &dyn FileSystem, limits: &Limits) -> Vec<Error> {
     errors
 }
 
-/// Calls every method on one node. Returns the problems that `check` reports of it.
+/// Calls every method on one node. Returns the problems that `check` reports for it.
 ///
 /// # Errors
 /// The first error.
@@ -119,13 +119,13 @@ pub fn node(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<Vec<Er
 
 fn directory(fs: &dyn FileSystem, node: NodeId, limits: &Limits) -> Result<()> {
     let mut left = usize_from(limits.dir_entries);
-    // A program may seek in a directory to anywhere.
+    // A program may seek to any position of a directory.
     for cursor in [Extent::LAST, u64::MAX].map(DirCursor) {
         let _outcome = fs.read_dir(node, cursor, &mut |_| ControlFlow::Break(()));
     }
     fs.read_dir(node, DirCursor::START, &mut |entry| {
         assert!(entry.next != DirCursor::START);
-        // Makes a short call for each cursor, as a mount does.
+        // A mount makes such a short call for each cursor.
         let _outcome = fs.read_dir(node, entry.next, &mut |_| ControlFlow::Break(()));
         let _outcome = fs.lookup(node, entry.name);
         left -= 1;

@@ -1,4 +1,4 @@
-//! Where the bytes of a file are stored.
+//! The places where the bytes of a file are stored.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use forerun_codec::{Codec, DecodeError};
 use forerun_io::{BlobId, BlockKey};
 
-/// A piece of a file and its place.
+/// A range of a file, and the place of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Byte range in the file; never empty. It ends at [`Self::LAST`] or before.
+    /// Byte range in the file; never empty. It ends at or before [`Self::LAST`].
     pub logical: Range<u64>,
-    /// The place of the bytes, which end at [`Self::LAST`] or before in their store.
+    /// The place of the bytes. In their blob, they end at or before [`Self::LAST`].
     pub place: Place,
 }
 
 impl Extent {
-    /// The last offset at which a file, or a store of bytes, may end.
+    /// The largest offset at which a file or a blob may end.
     pub const LAST: u64 = i64::MAX.unsigned_abs();
 
-    /// Returns whether its ends are at [`Self::LAST`] or before. Offsets in such an extent are added
-    /// without further checks.
+    /// Returns whether the extent ends at or before [`Self::LAST`], in its file and in its blob.
+    /// Offsets in such an extent are added without further checks.
     #[must_use]
     pub fn is_addressable(&self) -> bool {
         let Range { start, end } = self.logical;
@@ -32,7 +32,7 @@ impl Extent {
         let stored_end = offset.checked_add(len);
         start <= end && end <= Self::LAST && stored_end.is_some_and(|end| end <= Self::LAST)
     }
-    /// Returns whether it is the whole of a block whose decoded length is known.
+    /// Returns whether the extent is the whole of a block whose decoded length is known.
     #[must_use]
     pub fn is_whole_block(&self) -> bool {
         let len = self.logical.end - self.logical.start;
@@ -48,65 +48,61 @@ impl Extent {
 /// The ways in which an image stores file data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Zeros that are not stored: a hole, a sparse block.
+    /// Zeros that are not stored: a hole or a sparse block.
     Zero,
-    /// Bytes stored as they are.
     Stored {
         blob: BlobId,
-        /// Offset of the first byte.
+        /// Offset of the first byte in the blob.
         offset: u64,
     },
     /// Part of a block that must be decoded first.
     Encoded {
         block: EncodedBlock,
-        /// Bytes of the decoded block before the first of this extent.
+        /// Bytes of the decoded block before the extent.
         skip: u32,
     },
-    /// Bytes that were read with the metadata; as many as the extent has.
+    /// Bytes that were read with the metadata; exactly as many as the extent has.
     Inline(Arc<[u8]>),
 }
 
-/// A compressed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EncodedBlock {
-    /// The store.
     pub blob: BlobId,
-    /// Offset of the first compressed byte.
+    /// Offset of the first compressed byte in the blob.
     pub offset: u64,
     /// Compressed length, in bytes.
     pub len: u32,
-    /// Its codec.
     pub codec: Codec,
-    /// Its length when decoded.
+    /// The length after decoding.
     pub decoded_len: DecodedLen,
-    /// Bytes of the block before the stream.
+    /// Whether padding precedes the compressed stream.
     pub padding: Padding,
 }
 
-/// Where the stream of a block starts.
+/// Where the compressed stream of a block starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Padding {
     /// At the first byte of the block.
     None,
-    /// At the first byte that is not zero. The stream ends with the block.
+    /// At the first non-zero byte. The stream ends with the block.
     Leading,
 }
 
-/// The length of a decoded block as the image declares it, in bytes.
+/// The length of a decoded block that the image declares, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DecodedLen {
-    /// Exactly this many: anything else is damage.
+    /// Exactly this length; any other is damage.
     Exact(u32),
-    /// Up to this many: the image stores only the bound, as SquashFS does for fragment blocks. An
-    /// extent that reaches past the decoded bytes is damage.
+    /// At most this length: the image stores only the bound, as SquashFS does for fragment blocks.
+    /// An extent that reaches past the decoded bytes is damage.
     AtMost(u32),
-    /// This many bytes at the start of a stream, which may be longer, or have other bytes after it.
+    /// This many bytes at the start of a stream, which may be longer or have other bytes after it.
     /// A stream that ends earlier is damage.
     Prefix(u32),
 }
 
 impl DecodedLen {
-    /// Returns the largest number of decoded bytes: the length of buffer that decoding needs.
+    /// Returns the largest decoded length, which is the buffer length that decoding needs.
     #[must_use]
     pub const fn max(self) -> u32 {
         match self {
@@ -126,23 +122,23 @@ impl EncodedBlock {
         }
     }
 
-    /// Returns the compressed bytes, as a range of the store.
+    /// Returns the range of the blob that holds the compressed bytes.
     #[must_use]
     pub fn stored(&self) -> Range<u64> {
         self.offset..self.offset + u64::from(self.len)
     }
 
-    /// Decodes the compressed bytes into the front of `out`, which holds [`DecodedLen::max`] bytes.
+    /// Decodes the compressed bytes into the start of `out`, which holds [`DecodedLen::max`] bytes.
     /// Returns the decoded length.
     ///
     /// # Errors
-    /// If they are damaged, or contradict [`Self::decoded_len`]. `out` then holds bytes that must
-    /// not be used.
+    /// If the bytes are damaged, or contradict [`Self::decoded_len`]. The contents of `out` must
+    /// not be used then.
     pub fn decode(&self, stored: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         self.decode_after(&[], stored, out)
     }
 
-    /// Decodes as [`Self::decode`] does, with the bytes that
+    /// Decodes as [`Self::decode`] does, after the bytes that
     /// [`History::history`](crate::History::history) returns for the block.
     ///
     /// # Errors
@@ -187,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Three literals of LZ4.
+    /// An LZ4 stream of three literals.
     const STREAM: [u8; 4] = [0x30, b'a', b'b', b'c'];
 
     #[test]

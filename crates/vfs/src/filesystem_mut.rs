@@ -1,23 +1,22 @@
-//! The trait of drivers whose volumes can be changed.
+//! The trait of drivers with writable volumes.
 //!
-//! Drivers map here too: the caller asks where the bytes of a write go, moves them, and reports
-//! when they are in place. Metadata belongs to the driver: it keeps changes as dirty sectors, and
-//! writes each of them once, at a sync.
+//! These drivers map too: the caller asks where the bytes of a write go, writes them, and reports
+//! when that is done. Metadata belongs to the driver: it keeps changes as dirty sectors, and writes
+//! each of them once, at a sync.
 
 use std::ops::{ControlFlow, Range};
 
 use crate::{Extent, FileSystem, FileType, Metadata, NodeId, Result, Timestamp};
 
-/// The properties of a new node. The driver leaves out properties that the format cannot hold.
+/// The properties of a new node. The driver ignores properties that the format cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode {
-    /// A regular file or a directory; other kinds if the format has them.
+    /// A regular file or a directory; another kind only if the format has it.
     pub kind: FileType,
-    /// Permission bits, 0 to 0o7777.
     pub permissions: u32,
-    /// Owner and group.
+    /// User and group ids.
     pub owner: (u32, u32),
-    /// All its times.
+    /// The value of all timestamps of the node.
     pub time: Timestamp,
 }
 
@@ -26,58 +25,47 @@ pub struct NewNode {
 pub struct Changes {
     /// New length in bytes. An added range reads as zeros and costs no write of data.
     pub size: Option<u64>,
-    /// Permission bits, 0 to 0o7777.
     pub permissions: Option<u32>,
-    /// Owner.
     pub uid: Option<u32>,
-    /// Group.
     pub gid: Option<u32>,
-    /// Last access.
+    /// Time of last access.
     pub accessed: Option<Timestamp>,
-    /// Last change of the contents.
+    /// Time of last modification.
     pub modified: Option<Timestamp>,
-    /// Creation.
     pub created: Option<Timestamp>,
 }
 
-/// The part of `stat` that [`Metadata`] lacks, for a node on a volume that can be changed.
+/// The part of `stat` that [`Metadata`] lacks, for a node on a writable volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Last access.
     pub accessed: Timestamp,
-    /// Creation.
     pub created: Timestamp,
-    /// Bytes allocated, whole units of allocation.
+    /// Allocated bytes, a multiple of the allocation unit.
     pub allocated: u64,
 }
 
-/// Room on a volume, for `statfs`.
+/// The size and the free space of a volume, for `statfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Unit of allocation in bytes.
+    /// Allocation unit in bytes.
     pub block_size: u32,
-    /// Such units on the volume.
+    /// Number of units on the volume.
     pub blocks: u64,
-    /// Free units on the volume.
+    /// Number of free units.
     pub free: u64,
 }
 
-/// A driver of volumes that can be changed.
+/// A driver of writable volumes.
 ///
 /// A node stays valid between [`open`](Self::open) and [`release`](Self::release) even when its
-/// last name is removed; its space is freed at the last release. Ids of nodes are stable under
-/// rename for as long as the volume is open. An operation that fails leaves the volume as it was
-/// before, unless the device itself fails: then the volume takes no more changes and stays marked
-/// dirty.
+/// last name is removed; its space is freed at the last release. Node ids are stable under rename
+/// while the volume is open. A failed operation leaves the volume as it was before, unless the
+/// device itself fails: then the volume takes no more changes and stays marked dirty.
 ///
-/// Unless the volume was opened so that each operation is durable when it returns (`dirsync`),
-/// changes become durable with [`sync`](Self::sync) and [`sync_all`](Self::sync_all), always in an
-/// order that leaves the volume consistent if the power fails.
+/// Changes become durable with [`sync`](Self::sync) and [`sync_all`](Self::sync_all), always in an
+/// order that leaves the volume consistent if the power fails. On a volume opened with `dirsync`,
+/// each operation is durable when it returns.
 pub trait FileSystemMut: FileSystem {
-    /// Returns the times and the allocation of `node`.
-    ///
-    /// # Errors
-    /// The errors of [`metadata`](FileSystem::metadata).
     fn usage(&self, node: NodeId) -> Result<Usage>;
 
     /// Creates `name` in `dir`.
@@ -92,16 +80,19 @@ pub trait FileSystemMut: FileSystem {
     /// Removes `name`, which must not be a directory.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound), [`Error::IsADirectory`](crate::Error::IsADirectory).
+    /// [`Error::NotFound`](crate::Error::NotFound),
+    /// [`Error::IsADirectory`](crate::Error::IsADirectory).
     fn unlink(&self, dir: NodeId, name: &[u8]) -> Result<()>;
 
-    /// Removes `name`, an empty directory.
+    /// Removes `name`, which must be an empty directory.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`](crate::Error::NotADirectory), [`Error::NotEmpty`](crate::Error::NotEmpty).
+    /// [`Error::NotADirectory`](crate::Error::NotADirectory),
+    /// [`Error::NotEmpty`](crate::Error::NotEmpty).
     fn rmdir(&self, dir: NodeId, name: &[u8]) -> Result<()>;
 
-    /// Renames or moves a node. With `replace`, it replaces a node that has the new name.
+    /// Renames or moves a node. If the new name is taken, replaces the node of that name if
+    /// `replace` is set.
     ///
     /// # Errors
     /// [`Error::Exists`](crate::Error::Exists) without `replace`,
@@ -109,17 +100,17 @@ pub trait FileSystemMut: FileSystem {
     /// for a directory moved below itself.
     fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), replace: bool) -> Result<()>;
 
-    /// Changes attributes and length. Returns the metadata as it is afterwards.
+    /// Changes attributes and length. Returns the new metadata.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace) and the errors of
+    /// [`Error::NoSpace`](crate::Error::NoSpace), and the errors of
     /// [`metadata`](FileSystem::metadata).
     fn change(&self, node: NodeId, changes: &Changes) -> Result<Metadata>;
 
     /// Allocates the space for a write of `range` and visits the places of its bytes: stored
     /// extents of the image, in order and without gaps, clamped to the range. If the range begins
     /// after the last written byte, the extents in between come first, and the caller writes zeros
-    /// there. Until [`written`](Self::written) is called the file reads as before.
+    /// there. The file reads as before until [`written`](Self::written) is called.
     ///
     /// # Errors
     /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated;
@@ -131,29 +122,29 @@ pub trait FileSystemMut: FileSystem {
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// Records that the bytes of `range` are in the places that [`map_write`](Self::map_write)
-    /// returned. Updates the length and the time of last change. Data is flushed before the
-    /// metadata that refers to it.
+    /// Records that the bytes of `range` were written to the places that
+    /// [`map_write`](Self::map_write) returned. Updates the length and the modification time. The
+    /// driver flushes data before the metadata that refers to it.
     ///
     /// # Errors
     /// The errors of [`change`](Self::change).
     fn written(&self, node: NodeId, range: Range<u64>, time: Timestamp) -> Result<()>;
 
-    /// Preallocates `range`. With `keep_size` the length stays as it is.
+    /// Preallocates `range`. The length of the file does not change if `keep_size` is set.
     ///
     /// # Errors
     /// [`Error::NoSpace`](crate::Error::NoSpace), with nothing allocated;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the format cannot allocate more than
-    /// the length.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the format cannot allocate beyond the
+    /// length.
     fn allocate(&self, node: NodeId, range: Range<u64>, keep_size: bool) -> Result<()>;
 
-    /// Counts a use of `node`; as many calls of [`release`](Self::release) end it.
+    /// Counts a user of `node`. Each call needs a call of [`release`](Self::release).
     ///
     /// # Errors
     /// [`Error::StaleNode`](crate::Error::StaleNode).
     fn open(&self, node: NodeId) -> Result<()>;
 
-    /// Ends a use of `node`. The last one frees its space if no name is left.
+    /// Ends a use of `node`. The last call frees its space if the node has no name left.
     ///
     /// # Errors
     /// The errors of the device.
@@ -165,60 +156,61 @@ pub trait FileSystemMut: FileSystem {
         let _ = node;
     }
 
-    /// Tells the driver that the device failed a request for file data. The driver knows the errors
-    /// of its own requests; the format may have a place to record one.
+    /// Tells the driver that the device failed a request for file data; the format may be able to
+    /// record that. The driver sees the errors of its own requests itself.
     fn device_failed(&self, error: &crate::Error) {
         let _ = error;
     }
 
-    /// Ends all changes: a thread panicked in the middle of one, so the state in memory may be
-    /// wrong. Every later change and commit fails with [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// and nothing more is written. A driver does the same when it panics itself.
+    /// Ends all changes, because a thread panicked in the middle of one and the state in memory may
+    /// be wrong. Every later change and commit fails with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly), and nothing more is written. A driver does the
+    /// same when it panics itself.
     fn abandon(&self);
 
     /// Returns whether [`abandon`](Self::abandon) was called, or the driver panicked.
     fn is_abandoned(&self) -> bool;
 
-    /// Makes `node` durable: contents, attributes and the name by which it was reached. Every other
-    /// change that returned before this call is durable too when it returns.
+    /// Makes `node` durable: its contents, its attributes, and the name by which it was reached.
+    /// Every change that returned before this call is durable too when the call returns.
     ///
     /// # Errors
     /// The errors of the device.
     fn sync(&self, node: NodeId) -> Result<()>;
 
-    /// Makes everything durable. Marks the volume clean if nothing is open for change.
+    /// Makes all changes durable. Marks the volume clean if no node is open for change.
     ///
     /// # Errors
     /// The errors of the device.
     fn sync_all(&self) -> Result<()>;
 
-    /// Ends every remaining use, as at the end of a mount: frees the nodes without a name, and
-    /// makes everything durable as [`sync_all`](Self::sync_all) does. No request follows.
+    /// Ends all remaining uses, as at the end of a mount: frees the nodes without a name, and makes
+    /// all changes durable. The caller makes no further requests.
     ///
     /// # Errors
-    /// The errors of the device, after everything else was tried.
+    /// The errors of the device, after all other steps were tried.
     fn finish(&self) -> Result<()>;
 
-    /// Returns the form that all spellings of a name share. If two names have different forms, the
-    /// volume can hold both in one directory. The form finds the same node as the name does.
+    /// Returns a form that all spellings of a name share. Two names with different forms can exist
+    /// in one directory. The form finds the same node as the name does.
     fn fold_name(&self, name: &[u8]) -> Vec<u8> {
         name.to_vec()
     }
 
-    /// Returns the room on the volume.
+    /// Returns the size and the free space of the volume.
     ///
     /// # Errors
-    /// The errors of the device: the allocation bitmap may have to be read.
+    /// The errors of the device, because the allocation bitmap may have to be read.
     fn space(&self) -> Result<Space>;
 
     /// Discards free space inside `range` (bytes of the volume) in runs of at least `min_len`.
-    /// Returns the number of bytes discarded.
+    /// Returns the number of discarded bytes.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the device cannot discard.
     fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64>;
 
-    /// Returns the label of the volume; empty if there is none.
+    /// Returns the label of the volume, which is empty if there is none.
     ///
     /// # Errors
     /// The errors of [`metadata`](FileSystem::metadata).

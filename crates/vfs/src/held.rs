@@ -1,4 +1,4 @@
-//! Counts and bounds the memory of callers that walk a tree.
+//! The bound on the memory of callers that walk a tree.
 
 use forerun_io::u64_from;
 
@@ -13,7 +13,6 @@ pub struct Held {
 }
 
 impl Held {
-    /// Creates a count of zero bytes.
     #[must_use]
     pub const fn new(limits: &Limits) -> Self {
         Self {
@@ -25,7 +24,7 @@ impl Held {
     /// Counts `bytes` that the caller is about to keep.
     ///
     /// # Errors
-    /// [`Error::Limit`] if they do not fit; they are not counted then.
+    /// [`Error::Limit`] if they exceed the limit; they are not counted then.
     pub fn add(&mut self, bytes: usize) -> Result<()> {
         let bytes = self.bytes.checked_add(u64_from(bytes));
         self.bytes = bytes.filter(|&bytes| bytes <= self.limit).ok_or_else(|| {
@@ -35,7 +34,7 @@ impl Held {
         Ok(())
     }
 
-    /// Takes back the count of bytes that the caller dropped.
+    /// Subtracts bytes that the caller has dropped.
     pub fn free(&mut self, bytes: usize) {
         self.bytes -= u64_from(bytes);
     }

@@ -1,4 +1,4 @@
-//! The seam of forerun: the interface of filesystem drivers, and the algorithms that need nothing
+//! The interface between filesystem drivers and the engine, and the algorithms that need nothing
 //! else.
 //!
 //! Drivers *map*: [`FileSystem::map`] says where the bytes of a file are and moves none. The engine

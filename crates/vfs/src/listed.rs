@@ -1,8 +1,8 @@
 //! Trees of formats that list the paths of their members, as archives do.
 //!
-//! Names are in one arena, nodes in a table, and the entries of each directory in a sorted range of
-//! one table. The driver decides which member wins at a path: it builds the tree with a
-//! [`ListedBuilder`].
+//! All names are in one arena, nodes in a table, and the entries of each directory in a sorted
+//! range of another table. The driver decides which member wins at a path: it builds the tree with
+//! a [`ListedBuilder`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Deref, DerefMut, Range};
@@ -14,21 +14,20 @@ use crate::{
     check_name,
 };
 
-/// The place of the root in the table of nodes.
+/// Index of the root in the table of nodes.
 const ROOT: usize = 0;
 
-/// Returns the id of a node: its place in the table, from 1.
+/// Returns the id of the node at an index: the index plus 1.
 fn id(place: usize) -> NodeId {
     NodeId(u64_from(place) + 1)
 }
 
-/// A node of a tree, with what the driver knows of it.
+/// A node of a tree, with the driver's own data.
 #[derive(Clone, Debug)]
 pub struct Listed<N> {
-    /// Its kind.
     pub kind: FileType,
-    /// Link count: the number of names, or for a directory two plus its subdirectories. 0 for a
-    /// node that is no longer in the tree.
+    /// Number of names; for a directory, two plus its subdirectories. 0 for a node that is not in
+    /// the tree.
     pub nlink: u32,
     /// Entries of a directory, as a range of the tree's table.
     entries: Range<usize>,
@@ -60,14 +59,12 @@ impl<N> DerefMut for Listed<N> {
     }
 }
 
-/// A name in a directory.
 #[derive(Clone, Debug)]
 struct ListedEntry {
     name: Range<usize>,
     place: usize,
 }
 
-/// A tree in memory.
 #[derive(Debug)]
 pub struct ListedTree<N> {
     nodes: Vec<Listed<N>>,
@@ -76,13 +73,11 @@ pub struct ListedTree<N> {
 }
 
 impl<N> ListedTree<N> {
-    /// Returns the root directory.
     #[must_use]
     pub fn root(&self) -> NodeId {
         id(ROOT)
     }
 
-    /// Returns the number of nodes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.nodes.len()
@@ -95,10 +90,6 @@ impl<N> ListedTree<N> {
         named.map(|(place, node)| (id(place), node))
     }
 
-    /// Returns a node.
-    ///
-    /// # Errors
-    /// [`Error::StaleNode`].
     pub fn node(&self, node: NodeId) -> Result<&Listed<N>> {
         let place = node.0.checked_sub(1).map(usize_from);
         let found = place.and_then(|place| self.nodes.get(place));
@@ -107,7 +98,7 @@ impl<N> ListedTree<N> {
             .ok_or(Error::StaleNode(node))
     }
 
-    /// Returns the node of a name in a directory: [`FileSystem::lookup`](crate::FileSystem::lookup).
+    /// Looks up a name in a directory, for [`FileSystem::lookup`](crate::FileSystem::lookup).
     ///
     /// # Errors
     /// [`Error::StaleNode`], [`Error::NotADirectory`].
@@ -118,8 +109,9 @@ impl<N> ListedTree<N> {
         Ok(found.map(|entry| id(entry.place)))
     }
 
-    /// Visits the entries of a directory by name: [`FileSystem::read_dir`](crate::FileSystem::read_dir). The cursor is the
-    /// number of entries before it.
+    /// Visits the entries of a directory in the order of their names, for
+    /// [`FileSystem::read_dir`](crate::FileSystem::read_dir). The cursor is the number of entries
+    /// before it.
     ///
     /// # Errors
     /// [`Error::StaleNode`], [`Error::NotADirectory`].
@@ -130,7 +122,7 @@ impl<N> ListedTree<N> {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let entries = self.entries(dir)?;
-        // A cursor is the caller's number.
+        // A cursor comes from the caller and may be past the end.
         let Some(entries) = entries.get(usize_from(from.0)..) else {
             return Ok(());
         };
@@ -161,33 +153,32 @@ impl<N> ListedTree<N> {
     }
 }
 
-/// Why a path names no place in a tree.
+/// Why a path cannot be in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathRefused {
-    /// It has `..`.
+    /// The path contains `..`.
     Climbs,
-    /// It has a name that no directory can have.
+    /// The path contains a name that no directory can have.
     Name(NameError),
 }
 
-/// The place of a node in a tree that is being built.
+/// The index of a node in a tree that is being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedPlace(usize);
 
 impl ListedPlace {
-    /// The root.
     pub const ROOT: Self = Self(ROOT);
 }
 
-/// A tree while members are added. Its memory is bounded by [`Limits::walk_bytes`], its size by the other limits of
-/// trees.
+/// A tree that is being built. Its memory is bounded by [`Limits::walk_bytes`], its size by the
+/// other limits of trees.
 pub struct ListedBuilder<N> {
     nodes: Vec<Listed<N>>,
     children: HashMap<usize, BTreeMap<Box<[u8]>, usize>>,
     limits: Limits,
-    /// The memory of the tree. A driver counts what its nodes hold besides.
+    /// The memory of the tree. The driver adds what its own data takes.
     pub held: Held,
-    /// A directory that only paths name.
+    /// The driver's data for directories that only paths name.
     implied: N,
 }
 
@@ -195,8 +186,8 @@ impl<N: Clone> ListedBuilder<N> {
     /// Bytes that a node takes in addition to its name, in the builder's maps and in the tables.
     const NODE_LEN: usize = size_of::<Listed<N>>() + 96;
 
-    /// Creates a tree with only the root. Directories that are not listed but only appear in paths get the properties
-    /// `implied`, as does the root.
+    /// Creates a tree with only the root. The root, and directories that only appear in paths, get
+    /// `implied` as their data.
     #[must_use]
     pub fn new(limits: &Limits, implied: N) -> Self {
         Self {
@@ -208,15 +199,14 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Returns the limits of the tree.
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Splits a path. Ignores a slash at the start, `.` and empty names.
+    /// Splits a path. Ignores a leading slash, `.` and empty names.
     ///
     /// # Errors
-    /// [`Error::Limit`] if it is too deep.
+    /// [`Error::Limit`] if the path is too deep.
     pub fn components<'p>(
         &self,
         path: &'p [u8],
@@ -239,7 +229,7 @@ impl<N: Clone> ListedBuilder<N> {
         Ok(Ok(components))
     }
 
-    /// Returns the node that a path names, if there is one. No symbolic link is followed.
+    /// Returns the node at a path, if any. Follows no symbolic links.
     #[must_use]
     pub fn find(&self, components: &[&[u8]]) -> Option<ListedPlace> {
         let mut place = ListedPlace::ROOT;
@@ -249,8 +239,8 @@ impl<N: Clone> ListedBuilder<N> {
         Some(place)
     }
 
-    /// Returns the directory of a path, and creates the missing ones. Returns `None` if a component
-    /// is not a directory.
+    /// Returns the directory at a path, and creates the missing directories. Returns `None` if a
+    /// component is not a directory.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -271,26 +261,23 @@ impl<N: Clone> ListedBuilder<N> {
         Ok(Some(place))
     }
 
-    /// Returns the node that a name names in a directory.
     #[must_use]
     pub fn child(&self, dir: ListedPlace, name: &[u8]) -> Option<ListedPlace> {
         let child = self.children.get(&dir.0)?.get(name);
         child.copied().map(ListedPlace)
     }
 
-    /// Returns a node, to be changed.
     pub fn get_mut(&mut self, place: ListedPlace) -> Option<&mut Listed<N>> {
         self.nodes.get_mut(place.0)
     }
 
-    /// Returns whether a node is a directory.
     #[must_use]
     pub fn is_dir(&self, place: ListedPlace) -> bool {
         let node = self.nodes.get(place.0);
         node.is_some_and(|node| node.kind == FileType::Directory)
     }
 
-    /// Creates a node without a name, as if only paths named it.
+    /// Creates a node without a name, with the data of an implied directory.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -309,7 +296,7 @@ impl<N: Clone> ListedBuilder<N> {
         Ok(ListedPlace(place))
     }
 
-    /// Refuses one more entry in a directory that has the maximum.
+    /// Checks that a directory may have one more entry.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -327,7 +314,7 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Gives a node a name, in place of the one that has it.
+    /// Gives a node a name. A node that had this name loses it.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -336,13 +323,12 @@ impl<N: Clone> ListedBuilder<N> {
             return Ok(());
         };
         match children.insert(name.into(), place.0) {
-            // The name has been counted.
+            // The name is counted already.
             Some(_) => Ok(()),
             None => self.held.add(name_len(name)),
         }
     }
 
-    /// Removes a name from a directory.
     pub fn unlink(&mut self, dir: ListedPlace, name: &[u8]) {
         let children = self.children.get_mut(&dir.0);
         if children.is_some_and(|children| children.remove(name).is_some()) {
@@ -350,8 +336,8 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Decrements the link count of a node, and removes all names below it. Returns the nodes
-    /// without a name.
+    /// Decrements the link count of a node. If none is left, removes all names below it too.
+    /// Returns the nodes that have lost their last name.
     pub fn remove(&mut self, place: ListedPlace) -> Vec<ListedPlace> {
         let (mut left, mut gone) = (vec![place], Vec::new());
         while let Some(place) = left.pop() {
@@ -369,7 +355,7 @@ impl<N: Clone> ListedBuilder<N> {
         gone
     }
 
-    /// Puts the entries of all directories into one table.
+    /// Moves the entries of all directories into one table.
     #[must_use]
     pub fn finish(mut self) -> ListedTree<N> {
         let (mut entries, mut names) = (Vec::new(), Vec::new());
@@ -385,7 +371,7 @@ impl<N: Clone> ListedBuilder<N> {
                 entries.push(ListedEntry { name, place });
             }
             node.entries = first..entries.len();
-            // Its name, and `.` in it.
+            // One link for its name, and one for `.` in it.
             node.nlink = 2;
         }
         count_directories(&mut self.nodes, &entries);
@@ -398,7 +384,7 @@ impl<N: Clone> ListedBuilder<N> {
     }
 }
 
-/// Counts each directory among the links of its parent, as filesystems do for `..`.
+/// Adds each directory to the link count of its parent, as filesystems do for `..`.
 fn count_directories<N>(nodes: &mut [Listed<N>], entries: &[ListedEntry]) {
     let mut counts = vec![0u32; nodes.len()];
     for (node, count) in nodes.iter().zip(&mut counts) {
@@ -413,7 +399,7 @@ fn count_directories<N>(nodes: &mut [Listed<N>], entries: &[ListedEntry]) {
     }
 }
 
-/// Returns the bytes that a name takes: in the builder's map, and in the tables of the tree.
+/// Returns the bytes that a name takes, in the builder's map and in the tables of the tree.
 const fn name_len(name: &[u8]) -> usize {
     name.len() * 2 + 64
 }

@@ -1,23 +1,14 @@
-//! The properties of a node besides its bytes.
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Kind of a node.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileType {
-    /// Directory.
     Directory,
-    /// Regular file.
     Regular,
-    /// Symbolic link.
     Symlink,
-    /// Block device.
     BlockDevice,
-    /// Character device.
     CharDevice,
-    /// Named pipe.
     Fifo,
-    /// Unix domain socket.
     Socket,
 }
 
@@ -54,15 +45,13 @@ impl FileType {
 /// Device number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// Major number.
     pub major: u32,
-    /// Minor number.
     pub minor: u32,
 }
 
 impl Device {
-    /// Unpacks a number from 32 bits, as packed by Linux: 12 bits of the major number, with 8 bits
-    /// of the minor number below and 12 above.
+    /// Unpacks a number as Linux packs it into 32 bits: 12 bits of the major number, with 8 bits of
+    /// the minor number below and 12 above.
     #[must_use]
     pub const fn unpack(packed: u32) -> Self {
         Self {
@@ -71,8 +60,7 @@ impl Device {
         }
     }
 
-    /// Packs the number into 32 bits as Linux does. Returns `None` if one of its parts does not
-    /// fit.
+    /// Packs the number into 32 bits as Linux does. Returns `None` if it does not fit.
     #[must_use]
     pub const fn pack(self) -> Option<u32> {
         let Self { major, minor } = self;
@@ -83,59 +71,52 @@ impl Device {
     }
 }
 
-/// Time since the epoch; negative seconds lie before it.
+/// Time since the epoch. Earlier times have negative seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
-    /// Whole seconds.
     pub seconds: i64,
-    /// Nanoseconds in addition, below 1,000,000,000.
+    /// Below 1,000,000,000; added to the seconds.
     pub nanoseconds: u32,
 }
 
 /// The properties of a node that `stat` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Kind.
     pub kind: FileType,
     /// Permission bits with setuid, setgid and sticky: at most 0o7777.
     pub mode: u16,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Length in bytes of a regular file or symbolic link; the format's own value for a directory;
+    /// Length in bytes of a regular file or symbolic link; for a directory the format's own value;
     /// otherwise 0.
     pub size: u64,
-    /// Number of names of the node, as the image counts them; 1 if the format keeps no count. 0 for
-    /// an open node without a name. Wrong counts in an image are returned unchanged, including 0,
-    /// as by the kernel's drivers.
+    /// Number of names of the node, as the image counts them; 1 if the format stores no count. 0
+    /// for an open node without a name. A wrong count in the image is returned unchanged, as the
+    /// kernel's drivers do.
     pub nlink: u32,
-    /// Last modification.
+    /// Time of last modification.
     pub mtime: Timestamp,
     /// Device number of a device node; 0:0 for other nodes.
     pub device: Device,
 }
 
 impl Metadata {
-    /// Returns whether the node is a directory.
     #[must_use]
     pub const fn is_dir(&self) -> bool {
         matches!(self.kind, FileType::Directory)
     }
 
-    /// Returns whether the node is a regular file.
     #[must_use]
     pub const fn is_file(&self) -> bool {
         matches!(self.kind, FileType::Regular)
     }
 
-    /// Returns whether the node is a symbolic link.
     #[must_use]
     pub const fn is_symlink(&self) -> bool {
         matches!(self.kind, FileType::Symlink)
     }
 
-    /// Returns the time of the last modification; `None` if the system's clock cannot hold it.
+    /// Returns the modification time, or `None` if the system's clock cannot represent it.
     #[must_use]
     pub fn modified(&self) -> Option<SystemTime> {
         let seconds = Duration::from_secs(self.mtime.seconds.unsigned_abs());

@@ -1,24 +1,22 @@
-//! Where the metadata of an image is.
-
 use std::ops::Range;
 
-/// Where the metadata of an image is, as far as its driver can tell without a walk. The engine uses
-/// it to choose how to read metadata ahead.
+/// The location of an image's metadata, as far as the driver can tell without a walk. The engine
+/// uses it to choose how to read metadata ahead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MetadataLayout {
     /// In these ranges, with little else, in the order in which a full walk reads them. Not empty.
-    /// The engine reads them in large steps.
+    /// The engine reads the ranges in large steps.
     Ranges(Vec<Range<u64>>),
     /// Interleaved with file data, but [`inode_offset`](crate::Layout::inode_offset) finds the
     /// inodes of a listing without a read. The engine requests them together.
     Locatable,
-    /// Anywhere. The engine reads each block when it is wanted, and learns from where blocks are wanted.
+    /// Anywhere. The engine reads each block when it is wanted, and guesses from earlier requests.
     #[default]
     Unknown,
 }
 
 impl MetadataLayout {
-    /// Returns the layout of metadata that is in `ranges`; unknown if there are none.
+    /// Returns `Ranges`, or `Unknown` if there are none.
     #[must_use]
     pub fn of_ranges(ranges: Vec<Range<u64>>) -> Self {
         if ranges.is_empty() {
@@ -28,7 +26,7 @@ impl MetadataLayout {
         }
     }
 
-    /// Returns the ranges that hold metadata; none if it is interleaved with data.
+    /// Returns the ranges that hold metadata, if the driver knows them.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         match self {

@@ -5,10 +5,9 @@ use crate::Error;
 /// The rule that a name breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// No bytes at all.
     #[error("empty name")]
     Empty,
-    /// `.` or `..`: they mean the directory itself and its parent wherever they are used.
+    /// `.` or `..`, which mean the directory itself and its parent.
     #[error("name is . or ..")]
     Dots,
     /// A slash, which would make the name a path.
@@ -19,11 +18,7 @@ pub enum NameError {
     Nul,
     /// Longer than [`Limits::name_len`](crate::Limits::name_len).
     #[error("name of {len} bytes is longer than {limit}")]
-    TooLong {
-        /// Its length, in bytes.
-        len: usize,
-        limit: usize,
-    },
+    TooLong { len: usize, limit: usize },
 }
 
 impl From<NameError> for Error {
@@ -38,8 +33,8 @@ impl From<NameError> for Error {
     }
 }
 
-/// Accepts a name that is safe as one component of a path. Every driver checks each name that it
-/// reads, and every writer each name that it writes: extraction, mounts and listings rely on it.
+/// Accepts a name that is safe as one component of a path. Drivers check each name that they read,
+/// and writers each name that they write; extraction, mounts and listings rely on it.
 ///
 /// # Errors
 /// The first rule that `name` breaks.
@@ -57,11 +52,10 @@ pub fn check_name(name: &[u8], limit: usize) -> Result<(), NameError> {
     }
 }
 
-/// Namespaces of extended attributes on Linux; none of them is a name by itself.
+/// Namespaces of extended attributes on Linux. A namespace alone is not a valid name.
 const NAME_SPACES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];
 
-/// Accepts the full name of an extended attribute. Slashes and dots are valid anywhere in it, at
-/// its end too.
+/// Accepts the full name of an extended attribute. Slashes and dots are valid anywhere in it.
 ///
 /// # Errors
 /// [`NameError::Nul`], [`NameError::TooLong`], and [`NameError::Empty`] for a namespace alone.

@@ -1,9 +1,7 @@
-//! The identity of a node.
-
 use std::fmt;
 
-/// Identifies a node by what its format finds it with: header offset, inode number, nid, entry
-/// position. Stable for as long as the image does not change, so it can be an inode number.
+/// Identifies a node by the value with which its format finds it: header offset, inode number, nid,
+/// entry position. Stable as long as the image does not change, so it can serve as an inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 

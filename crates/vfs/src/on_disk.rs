@@ -1,4 +1,4 @@
-//! The definition of structures as they are stored in an image.
+//! The macro that defines structures as they are stored in an image.
 
 /// Defines a structure byte for byte as the format has it: its name, its length, and its fields, all of them
 /// public. The fields are of types without alignment, such as `zerocopy::little_endian::U32`. A structure of

@@ -1,30 +1,30 @@
 //! The extended attributes of overlayfs.
 //!
-//! A directory that served as an upper layer may hold files without their contents: overlayfs copied
-//! up only the metadata, and the contents are in a lower layer. Such a file looks like a hole. Drivers
-//! refuse to map it, so that no reader takes zeros for its contents.
+//! A directory that served as an upper layer may hold files without their contents: overlayfs
+//! copied up only the metadata, and the contents are in a lower layer. Such a file looks like a
+//! hole. Drivers refuse to map it, so that no reader takes zeros for its contents.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Corrupt, Error, NodeId, Result};
 
-/// Prefixes of the names: for a mount by root, and for a mount with `userxattr`.
+/// The prefixes of attribute names: for a mount by root, and for a mount with `userxattr`.
 const PREFIXES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
-/// After one of these prefixes, it marks an attribute of a nested overlayfs, which is shown without
-/// the mark.
+/// Follows one of the prefixes in the name of a nested overlayfs's attribute. overlayfs shows that
+/// attribute without this mark.
 const NESTED: &[u8] = b"overlay.";
 
-/// An attribute of overlayfs, by its name after the prefix.
+/// An attribute of overlayfs, with its name after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverlayAttribute<'n> {
-    /// Of the layer itself: overlayfs does not show it.
+    /// An attribute of the layer itself, which overlayfs does not show.
     Own(&'n [u8]),
-    /// Of an overlayfs inside: shown by this prefix and the rest.
+    /// An attribute of a nested overlayfs, which is shown under this prefix and name.
     Nested(&'static [u8], &'n [u8]),
 }
 
 impl<'n> OverlayAttribute<'n> {
-    /// Returns which of overlayfs's attributes this is; `None` for all others.
+    /// Parses the name of an attribute. Returns `None` if overlayfs does not use it.
     #[must_use]
     pub fn of(name: &'n [u8]) -> Option<Self> {
         let prefix = PREFIXES
@@ -38,17 +38,17 @@ impl<'n> OverlayAttribute<'n> {
     }
 }
 
-/// The check that a file without its contents fails.
+/// The error of a file whose contents are in a lower layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its contents are in a lower layer of overlayfs (overlay.metacopy)")]
 pub struct ContentsBelow;
 
-/// Number of remembered files that have their contents.
+/// Number of files to remember as having their contents.
 const KEPT: usize = 1024;
 
-/// Distinguishes files that have their contents from those that overlayfs copied up without them.
+/// Tells files that have their contents from files of which overlayfs copied up only the metadata.
 pub struct OwnContents {
-    /// Examined numbers, plus one, at the index of their low bits.
+    /// The numbers of examined files, plus one, at the index of their low bits.
     seen: Box<[AtomicU64]>,
 }
 
@@ -67,8 +67,9 @@ impl Default for OwnContents {
 }
 
 impl OwnContents {
-    /// Returns whether a file has its contents. `number` identifies its attributes, which `xattrs`
-    /// visits unless they were examined lately. Damaged attributes are left to their own readers.
+    /// Returns whether a file has its contents. `number` identifies its attributes; `xattrs` visits
+    /// them unless they were examined recently. Damaged attributes count as none here: their own
+    /// readers report them.
     ///
     /// # Errors
     /// [`Error::Io`] of `xattrs`.
@@ -96,7 +97,7 @@ impl OwnContents {
         Ok(has)
     }
 
-    /// Refuses a file that does not have its contents, as [`has`](Self::has) finds.
+    /// Refuses a file that does not [have](Self::has) its contents.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with [`ContentsBelow`], and [`Error::Io`] of `xattrs`.

@@ -1,12 +1,11 @@
-//! Bad entries of a listing: the others are shown, and the listing ends with an error.
+//! Bad entries of a listing: the listing shows all other entries, and ends with an error.
 
 use crate::{Error, Result};
 
-/// Most bad entries of a listing. Directories of a hostile image may overlap, and each could hold as many
-/// entries as the largest.
+/// Most bad entries of a listing. Directories of a hostile image may overlap, and each could hold
+/// as many entries as the largest.
 const MOST: usize = 256;
 
-/// The bad entries that a reader of a listing has passed over.
 #[derive(Debug, Default)]
 pub struct PassedOver {
     first: Option<Error>,
@@ -14,10 +13,10 @@ pub struct PassedOver {
 }
 
 impl PassedOver {
-    /// Passes over a bad entry.
+    /// Records a bad entry, which the listing skips.
     ///
     /// # Errors
-    /// `error` if it is no damage, the first one after too many.
+    /// `error` itself if it is not damage, and the first one after too many.
     pub fn add(&mut self, error: Error) -> Result<()> {
         if !matches!(error, Error::Corrupt(_)) {
             return Err(error);
@@ -34,7 +33,7 @@ impl PassedOver {
     /// Ends the listing.
     ///
     /// # Errors
-    /// The first damage.
+    /// The first recorded error.
     pub fn end(self) -> Result<()> {
         self.first.map_or(Ok(()), Err)
     }

@@ -1,15 +1,15 @@
-//! Resolves a path to a node.
+//! Path resolution.
 
 use std::collections::VecDeque;
 
 use crate::{Bound, Error, FileSystem, FileType, Limits, NodeId, Result};
 
-/// How a symbolic link in the last place of a path is treated.
+/// How to treat a symbolic link in the last component of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowLast {
-    /// It is followed, as by `stat`.
+    /// Follow it, as `stat` does.
     Yes,
-    /// It is the result, as by `lstat`.
+    /// Return the link itself, as `lstat` does.
     No,
 }
 
@@ -30,9 +30,10 @@ pub fn resolve(
     Ok(found.last().map_or(fs.root(), |(_, node)| *node))
 }
 
-/// Resolves `path` as [`resolve`] does, and follows a symbolic link in its last place. Returns the node,
-/// and its path from the root without symbolic links, `.` and `..`: names with a slash before each, or a
-/// single slash for the root. A format that ignores case in names keeps the spelling of `path`.
+/// Resolves `path` as [`resolve`] does, and follows a symbolic link in the last component. Returns
+/// the node, and its path from the root without symbolic links, `.` and `..`: each name with a
+/// slash before it, or a single slash for the root. A format that ignores case in names keeps the
+/// spelling of `path`.
 ///
 /// # Errors
 /// The errors of [`resolve`].
@@ -53,7 +54,7 @@ pub fn canonicalize(
     Ok((found.last().map_or(fs.root(), |(_, node)| *node), canonical))
 }
 
-/// Returns the names and nodes between the root, which is left out, and the node of `path`.
+/// Returns the names and nodes on the way from the root, which is left out, to the node of `path`.
 fn follow(
     fs: &dyn FileSystem,
     path: &[u8],
@@ -102,7 +103,8 @@ fn follow(
     Ok(found)
 }
 
-/// Returns the names of a path. A trailing slash requires a directory, which a final `.` checks.
+/// Returns the names of a path. A trailing slash requires a directory; a final `.` in the names
+/// checks that.
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let names = path
         .split(|&byte| byte == b'/')

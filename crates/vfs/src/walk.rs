@@ -10,22 +10,21 @@ use crate::{
     Bound, DirCursor, Error, FileSystem, FileType, Layout, Limits, Metadata, NodeId, Result,
 };
 
-/// Bytes of one directory's entries that a walk holds at a time.
+/// Bytes of entries that a walk holds per directory.
 const BATCH: usize = 1 << 20;
-/// The same if the levels above hold nearly all of the walk's share.
+/// Bytes of entries per directory when the levels above hold nearly all of the walk's share.
 const LEAST_BATCH: usize = 4 << 10;
-/// Share of [`Limits::walk_bytes`] for the batches of all levels; the caller has the rest.
+/// Fraction of [`Limits::walk_bytes`] (one in N) for the entries of all levels; the caller has the
+/// rest.
 const SHARE: usize = 8;
 
-/// A node met by a [`Walk`].
 #[derive(Debug)]
 pub struct WalkEntry {
     /// Path below the start, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
-    /// The node.
     pub node: NodeId,
-    /// Its metadata. An error here concerns this node only: the walk continues, but does not enter
-    /// it.
+    /// The node's metadata. An error here affects only this node: the walk continues, but does not
+    /// enter it.
     pub metadata: Result<Metadata>,
 }
 
@@ -40,13 +39,11 @@ impl WalkEntry {
     }
 }
 
-/// A directory that could not be read completely.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("/{}: {error}", String::from_utf8_lossy(path))]
 pub struct WalkError {
     /// Path of the directory below the start, as in [`WalkEntry::path`].
     pub path: Vec<u8>,
-    /// The cause.
     pub error: Error,
 }
 
@@ -56,24 +53,24 @@ impl From<WalkError> for Error {
     }
 }
 
-/// The directory of the current place, or one above it.
+/// A directory on the way to the current position.
 struct Level {
     node: NodeId,
     path_len: usize,
     batch: Batch,
     /// Cursor of the next batch; `None` after the last one.
     next: Option<DirCursor>,
-    /// Entries read so far.
+    /// Number of entries read so far.
     entries: u64,
 }
 
-/// Entries of a directory, read in one call, so that a driver's cursor is not restarted for each.
+/// Entries of a directory, read in one call, so that a driver need not find its cursor again for
+/// each entry.
 #[derive(Default)]
 struct Batch {
     names: Vec<u8>,
-    /// The end of each name in `names`, and its node.
+    /// The end of each name in `names`, and the node of that name.
     entries: Vec<(usize, NodeId)>,
-    /// Number of entries returned so far.
     given: usize,
 }
 
@@ -101,12 +98,11 @@ impl Batch {
     }
 }
 
-/// A depth-first walk; a directory comes before its contents.
+/// A depth-first walk. A directory comes before its contents.
 ///
-/// It ends on any image: a directory that contains itself is an error when it is met again below
-/// itself, and depth and number of entries are bounded by [`Limits`]. It holds a part of each
-/// directory on the way to the current place: an eighth of [`Limits::walk_bytes`], and 8 KiB for
-/// each level of depth.
+/// The walk ends on any image: a directory that lies below itself is an error, and depth and number
+/// of entries are bounded by [`Limits`]. It holds some entries of each directory on the way to the
+/// current position, at most an eighth of [`Limits::walk_bytes`], and 8 KiB per level.
 pub struct Walk<'a> {
     fs: Driver<'a>,
     limits: Cow<'a, Limits>,
@@ -122,7 +118,7 @@ pub struct Walk<'a> {
     enter: Option<NodeId>,
 }
 
-/// The driver of a walk: the caller's, or kept open by the walk.
+/// The driver, borrowed from the caller or kept open by the walk.
 enum Driver<'a> {
     Borrowed(&'a dyn FileSystem),
     Shared(Arc<dyn FileSystem>),
@@ -138,7 +134,7 @@ impl Driver<'_> {
 }
 
 impl Walk<'static> {
-    /// Creates a walk as [`new`](Self::new) does, which keeps the filesystem open itself.
+    /// Creates a walk as [`new`](Self::new) does. It keeps the filesystem open itself.
     #[must_use]
     pub fn shared(fs: Arc<dyn FileSystem>, start: NodeId, limits: Limits) -> Self {
         Self::of(Driver::Shared(fs), start, Cow::Owned(limits))
@@ -240,7 +236,7 @@ impl<'a> Walk<'a> {
         result
     }
 
-    /// Creates the error for the directory that the path is cut to.
+    /// Creates an error for the directory to which the path has been truncated.
     fn failed(&self, error: Error) -> WalkError {
         WalkError {
             path: self.path.clone(),
@@ -265,7 +261,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Iterator for Walk<'_> {
-    /// After an error, the entries that could be read of that directory still follow.
+    /// After an error, the walk continues with the entries of that directory that could be read.
     type Item = Result<WalkEntry, WalkError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,8 +1,8 @@
-//! The capabilities that only some drivers have, a trait for each purpose.
+//! The capabilities that only some drivers have, one trait per purpose.
 //!
 //! A driver lists the traits that it implements in
 //! [`FileSystem::capabilities`](crate::FileSystem::capabilities). If one is missing, the caller
-//! does without it, or takes the default that is described at the field.
+//! uses the default that is described at the field.
 
 use std::any::Any;
 use std::fs::File;
@@ -13,63 +13,62 @@ use forerun_io::{BlobId, ReadAt};
 
 use crate::{EncodedBlock, Error, FileSystem, MetadataLayout, NodeId, Place, Region, Result};
 
-/// The capabilities of a driver.
 #[derive(Clone, Copy, Default)]
 pub struct Capabilities<'a> {
-    /// The places of metadata. Without it, metadata may be anywhere.
+    /// Offsets of metadata. Without it, metadata may be anywhere.
     pub layout: Option<&'a dyn Layout>,
     /// Digests and checksums. Without it, no bytes are verified.
     pub verifier: Option<&'a dyn Verifier>,
-    /// Data of files in other sources. Without it, all extents are in the image.
+    /// File data in other sources. Without it, all extents are in the image.
     pub blobs: Option<&'a dyn Blobs>,
-    /// Files whose data is in a store of objects: opening one may fail where stat does not, so front ends open the data
-    /// at open(2).
+    /// File data in a store of objects. Opening an object may fail although stat succeeds, so front
+    /// ends open the data at open(2).
     pub objects: Option<&'a dyn Objects>,
     /// Blocks that refer to bytes before them. Without it, no block does.
     pub history: Option<&'a dyn History>,
-    /// Nodes that the image does not describe. Without it, the image describes all of them.
+    /// Nodes that the driver has inferred. Without it, the image describes all nodes.
     pub inferred: Option<&'a dyn Inferred>,
-    /// Parts of a tree that lower layers complete. Without it, the tree is complete.
+    /// Nodes that lower layers complete. Without it, the tree is complete.
     pub layered: Option<&'a dyn Layered>,
-    /// Several images shown as one tree. Without it, there is one.
+    /// Several images shown as one tree. Without it, there is one image.
     pub merged: Option<&'a dyn Merged>,
-    /// The driver itself, for a caller that knows its type and needs more than other formats have.
+    /// The driver itself, for a caller that knows its type and needs more than the traits offer.
     pub driver: Option<&'a (dyn Any + 'static)>,
 }
 
-/// The places of metadata and of free space in an image.
+/// The location of metadata and of free space in an image.
 pub trait Layout {
     /// Returns where the image keeps its metadata, for readahead and prefetch. Unknown by default.
     fn metadata_layout(&self) -> MetadataLayout {
         MetadataLayout::Unknown
     }
 
-    /// Returns the offset of the inode of `node` in the image, if it is known without a read: for a
-    /// caller that requests many inodes together ([`MetadataLayout::Locatable`]). Returns `None` by
-    /// default, and if inodes are compressed or outside of the image.
+    /// Returns the offset of the inode of `node` in the image, if the driver knows it without a
+    /// read. A caller that requests many inodes together uses it ([`MetadataLayout::Locatable`]).
+    /// Returns `None` by default, and if inodes are compressed or outside of the image.
     fn inode_offset(&self, node: NodeId) -> Option<u64> {
         let _ = node;
         None
     }
 
-    /// Visits the parts of the image that hold no contents of files and that the driver knows
-    /// without a walk: tables, and free space. They may come in any order. Bytes that no region
-    /// covers are data, or metadata that only a walk finds. There are none by default.
+    /// Visits the parts of the image that hold no file contents and that the driver knows without a
+    /// walk: tables, and free space. They may come in any order. Bytes that no region covers are
+    /// file contents, or metadata that only a walk finds. By default there are no regions.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`] on the structures that describe the regions. Some regions
-    /// may have been visited.
+    /// [`Error::Io`]; [`Error::Corrupt`] for the structures that describe the regions. Some regions
+    /// may have been visited before the error.
     fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
         let _ = visit;
         Ok(())
     }
 
     /// Visits the parts of the image that hold the metadata of `node`: its inode, the entries of a
-    /// directory, the pointers to its contents. Only a walk finds them, unlike those of
-    /// [`regions`](Self::regions). Nodes may share parts. There are none by default.
+    /// directory, the pointers to its contents. In contrast to [`regions`](Self::regions), only a
+    /// walk finds these parts. Nodes may share parts. By default there are none.
     ///
     /// # Errors
-    /// The errors of [`FileSystem::metadata`]. Regions may have been visited.
+    /// The errors of [`FileSystem::metadata`]. Some regions may have been visited before the error.
     fn regions_of(
         &self,
         node: NodeId,
@@ -79,59 +78,58 @@ pub trait Layout {
         Ok(())
     }
 
-    /// Returns the part of the image that its maker wants fetched before it is read. There is none by default.
+    /// Returns the part of the image that its maker wants fetched before it is read. Empty by
+    /// default.
     fn wanted_ahead(&self) -> Range<u64> {
         0..0
     }
 
-    /// Returns the most names that an image of this length can hold, if the format implies it. A tree with more names
-    /// shows some directory twice; walks end there. Unknown by default.
+    /// Returns the most names that an image of this length can hold, if the format implies a bound.
+    /// A tree with more names shows some directory twice; walks end there. Unknown by default.
     fn names_max(&self) -> Option<u64> {
         None
     }
 
-    /// Returns whether a block of file data may belong to several files, or to one file several times, other than by
-    /// files of equal contents that begin in the same place. False by default.
+    /// Returns whether a block of file data may belong to several files, or to one file several
+    /// times. Files of equal contents that start at the same offset do not count. False by default.
     fn shares_blocks(&self) -> bool {
         false
     }
 }
 
-/// The checksum of a file, whose bytes pass by from the first to the last.
+/// A running checksum of a file, fed with its bytes from the first to the last.
 pub trait FileSum: Send {
-    /// Takes the next bytes.
     fn take(&mut self, bytes: &[u8]);
 
-    /// Compares the checksum with that in the image.
+    /// Compares the checksum with the one in the image.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it differs.
+    /// [`Error::Corrupt`] if they differ.
     fn finish(&self) -> Result<()>;
 }
 
 /// Verifies file data against digests and checksums that the driver knows.
 pub trait Verifier {
-    /// Verifies the decoded bytes of a block. Called each time that a block was decoded, before any of its bytes are
+    /// Verifies the decoded bytes of a block. Called after each decode, before any of the bytes are
     /// used.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if they are other bytes.
+    /// [`Error::Corrupt`] if the bytes do not match.
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
         let _ = (block, decoded);
         Ok(())
     }
 
-    /// Verifies the stored bytes of a block, as [`verify`](Self::verify) does with what they decode to. Called each time
-    /// that a block is to be decoded, before that.
+    /// Verifies the stored bytes of a block. Called before each decode.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if they are other bytes.
+    /// [`Error::Corrupt`] if the bytes do not match.
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
         let _ = (block, stored);
         Ok(())
     }
 
-    /// Returns the checksum of all bytes of a file, if a read of a part cannot be verified. Callers
+    /// Returns a checksum of all bytes of a file, if reads of its parts cannot be verified. Callers
     /// that read the whole file compare it. There is none by default, and none for files that may
     /// have holes.
     ///
@@ -142,24 +140,25 @@ pub trait Verifier {
         Ok(None)
     }
 
-    /// Returns whether digests or checksums besides those in the streams of a codec cover the bytes
-    /// of a place, and are compared when the image is opened or read. False by default.
+    /// Returns whether the driver compares the bytes of a place with a digest or checksum, when the
+    /// image is opened or read. Checksums in the streams of a codec do not count. False by default.
     fn proves(&self, place: &Place) -> bool {
         let _ = place;
         false
     }
 
-    /// Returns the number of metadata bytes that were read and that no checksum covers, so that a
-    /// flipped bit may go unnoticed; `None` if that is all metadata. 0 by default, for formats that
-    /// have checksums in places.
+    /// Returns how many of the metadata bytes read so far no checksum covers, so that a flipped bit
+    /// may go unnoticed. `None` means all metadata. 0 by default, for formats that have checksums
+    /// in places.
     fn unproven_metadata(&self) -> Option<u64> {
         Some(0)
     }
 }
 
-/// Sources of file data besides the image: other devices, spools, objects of a store.
+/// Sources of file data besides the image: other devices, temporary files, objects of a store.
 pub trait Blobs {
-    /// Opens a blob that extents refer to. The caller keeps it open while it needs it; each call opens it again.
+    /// Opens a blob that extents refer to. Each call opens it again, so the caller keeps it open
+    /// while it needs it.
     ///
     /// # Errors
     /// [`Error::Blob`] if it cannot be opened.
@@ -171,75 +170,76 @@ pub trait Blobs {
     }
 }
 
-/// A store of objects, one for the data of a file. They are [`Blobs`] too.
+/// A store of objects, each of which holds the data of a file. The objects are [`Blobs`] too.
 pub trait Objects {
-    /// Returns whether a blob that was opened before may still be read. Called when a file with data in it is opened;
-    /// on `false` the caller opens the blob again.
+    /// Returns whether a blob that was opened before may still be read. Called when a file with
+    /// data in it is opened; on `false` the caller opens the blob again.
     fn is_current(&self, blob: BlobId) -> bool;
 
-    /// Opens the file of the host that holds exactly the data of `node`, if there is one: the kernel can read such a
-    /// file itself.
+    /// Opens the host's file that holds exactly the data of `node`, if there is one. The kernel can
+    /// read such a file itself.
     ///
     /// # Errors
     /// The errors of [`FileSystem::map`] and [`Blobs::blob`].
     fn backing(&self, node: NodeId) -> Result<Option<File>>;
 }
 
-/// A compressed stream whose blocks refer back.
+/// A compressed stream in which blocks refer to bytes before them.
 pub trait History {
-    /// Returns the bytes before a block that its codec refers to ([`Codec::refers_back`](crate::Codec::refers_back)): the history that
-    /// [`EncodedBlock::decode_after`] takes. Called once for each time that such a block is decoded.
+    /// Returns the bytes before a block that its codec refers to
+    /// ([`Codec::refers_back`](crate::Codec::refers_back)), which [`EncodedBlock::decode_after`]
+    /// takes. Called once per decode of such a block.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if they are not what the driver expected, [`Error::Io`].
+    /// [`Error::Io`]; [`Error::Corrupt`] if the bytes are not what the driver expected.
     fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>>;
 }
 
-/// Nodes that the driver has inferred.
+/// Nodes that the image does not describe and the driver has inferred.
 pub trait Inferred {
     /// Returns whether a directory exists only because the paths of other nodes name it, so that
-    /// the image does not have its owner, mode and times. Other layers may have them.
+    /// the image lacks its owner, mode and times. Other layers may have them.
     fn is_implied(&self, node: NodeId) -> bool {
         let _ = node;
         false
     }
 
-    /// Returns whether a salvage has put the bytes of `node` together by guess: each of them is in the image, but
-    /// the file may have begun or ended elsewhere.
+    /// Returns whether a salvage has assembled the bytes of `node` by guess. Each byte is in the
+    /// image, but the file may have begun or ended elsewhere.
     fn is_guess(&self, node: NodeId) -> bool {
         let _ = node;
         false
     }
 }
 
-/// An image that was opened as a layer of several.
+/// An image that was opened as one layer of several.
 pub trait Layered {
-    /// Visits the hard links to files of lower layers, each with the path of its file. They are nodes of this image
-    /// that stand for those files.
+    /// Visits the hard links to files of lower layers, each with the path of its file. In this
+    /// image, such a link is a node that stands for the file.
     fn links_below(&self, visit: &mut dyn FnMut(NodeId, &[u8]));
 }
 
-/// A tree that is made of several images.
+/// A tree that consists of several images.
 pub trait Merged {
     /// Returns the name of the image that a blob belongs to, for errors about its bytes.
     fn image_of(&self, blob: BlobId) -> Option<Arc<str>>;
 
-    /// Returns the bytes of the tree's image that extents call `blob`. The images are there one
-    /// after another, and [`VolumeInfo::image_len`](crate::VolumeInfo::image_len) and
-    /// [`Layout::regions`] count them so. Returns `None` for a blob outside of them.
+    /// Returns the range of the tree's image that extents call `blob`. The images are concatenated:
+    /// [`VolumeInfo::image_len`](crate::VolumeInfo::image_len) and [`Layout::regions`] count them
+    /// so. Returns `None` for a blob outside of the images.
     fn image_range(&self, blob: BlobId) -> Option<Range<u64>>;
 }
 
-/// Answers of capabilities, or their defaults.
+/// Shorthands for the methods of capabilities, with their defaults.
 impl dyn FileSystem + '_ {
-    /// Returns [`Layout::metadata_layout`].
+    /// Returns [`Layout::metadata_layout`], or `Unknown` without that capability.
     #[must_use]
     pub fn metadata_layout(&self) -> MetadataLayout {
         let layout = self.capabilities().layout;
         layout.map_or(MetadataLayout::Unknown, Layout::metadata_layout)
     }
 
-    /// Returns [`Verifier::file_sum`].
+    /// Returns [`Verifier::file_sum`], or `None` without that capability.
     ///
     /// # Errors
     /// [`Error::StaleNode`].
@@ -250,21 +250,21 @@ impl dyn FileSystem + '_ {
         }
     }
 
-    /// Returns [`Inferred::is_implied`].
+    /// Returns [`Inferred::is_implied`], or false without that capability.
     #[must_use]
     pub fn is_implied(&self, node: NodeId) -> bool {
         let inferred = self.capabilities().inferred;
         inferred.is_some_and(|inferred| inferred.is_implied(node))
     }
 
-    /// Returns [`Inferred::is_guess`].
+    /// Returns [`Inferred::is_guess`], or false without that capability.
     #[must_use]
     pub fn is_guess(&self, node: NodeId) -> bool {
         let inferred = self.capabilities().inferred;
         inferred.is_some_and(|inferred| inferred.is_guess(node))
     }
 
-    /// Returns [`Objects::backing`].
+    /// Returns [`Objects::backing`], or `None` without that capability.
     ///
     /// # Errors
     /// The errors of [`FileSystem::map`] and [`Blobs::blob`].
@@ -278,7 +278,7 @@ impl dyn FileSystem + '_ {
     /// Opens a blob that extents refer to.
     ///
     /// # Errors
-    /// The errors of [`Blobs::blob`], [`Error::Unsupported`] if there are no blobs.
+    /// The errors of [`Blobs::blob`]; [`Error::Unsupported`] if the driver has no blobs.
     pub fn blob(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
         match self.capabilities().blobs {
             Some(blobs) => blobs.blob(blob),

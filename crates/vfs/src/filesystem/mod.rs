@@ -11,49 +11,46 @@ pub use capabilities::{
 use crate::{Error, Extent, FileType, Metadata, NodeId, Result, VolumeInfo};
 
 /// A position between two entries of a directory. Its value is private to the driver. It stays
-/// valid for as long as the image does not change.
+/// valid as long as the image does not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirCursor(pub u64);
 
 impl DirCursor {
-    /// Before the first entry.
+    /// The position before the first entry.
     pub const START: Self = Self(0);
 }
 
 /// An entry of a directory. `.` and `..` are never visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// Name; passes [`check_name`](crate::check_name).
+    /// A name that passes [`check_name`](crate::check_name).
     pub name: &'a [u8],
-    /// The node it names. Hard links have the same one.
+    /// The node of the entry. Hard links share it.
     pub node: NodeId,
-    /// Kind of that node.
     pub kind: FileType,
-    /// Cursor that continues after this entry; never [`DirCursor::START`].
+    /// The cursor that continues after this entry; never [`DirCursor::START`].
     pub next: DirCursor,
 }
 
-/// A finding of [`FileSystem::check`].
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The node concerned, if there is one.
+    /// The affected node; `None` for the image as a whole.
     pub node: Option<NodeId>,
-    /// Whether the image can still be used. A warning is a deviation that loses no data.
+    /// Whether data is lost or unreadable. A problem that is not fatal is a warning: a deviation
+    /// from the format that loses no data.
     pub fatal: bool,
-    /// The error, with its place.
     pub error: Error,
 }
 
-/// The core of a driver: maps files to places in the image, by metadata that it reads through its
-/// source. Features of only some formats are in [`Capabilities`].
+/// The core of a driver. It maps files to places in the image, by metadata that it reads through
+/// its source. Features that only some formats have are in [`Capabilities`].
 ///
-/// All methods take `&self` and are called from many threads at once. None reads file data.
-/// No method panics, loops without bound or allocates by an unchecked field, whatever the image.
+/// All methods take `&self` and are called from many threads at once. They read no file data. They
+/// do not panic, loop without bound or allocate by an unchecked field, whatever the image.
 pub trait FileSystem: Send + Sync {
-    /// Returns the properties of the image as a whole. They stay the same while it is open.
+    /// Returns the properties of the image as a whole. They do not change while it is open.
     fn volume(&self) -> &VolumeInfo;
 
-    /// Returns the root directory.
     fn root(&self) -> NodeId;
 
     /// Returns the metadata of `node`, as `stat` shows it.
@@ -62,7 +59,7 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::StaleNode`] for an id that names no inode, [`Error::Corrupt`], [`Error::Io`].
     fn metadata(&self, node: NodeId) -> Result<Metadata>;
 
-    /// Returns the node that `name` names in `dir`. `.` and `..` are not looked up here.
+    /// Looks up `name` in `dir`. Callers handle `.` and `..` themselves.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], and the errors of [`metadata`](Self::metadata).
@@ -86,7 +83,8 @@ pub trait FileSystem: Send + Sync {
     /// [`Error::NotASymlink`], and the errors of [`metadata`](Self::metadata).
     fn read_link(&self, node: NodeId) -> Result<Vec<u8>>;
 
-    /// Visits the extended attributes of `node`: full name, value. None by default.
+    /// Visits the extended attributes of `node`, each with its full name and value. By default
+    /// there are none.
     ///
     /// # Errors
     /// The errors of [`metadata`](Self::metadata).
@@ -95,9 +93,9 @@ pub trait FileSystem: Send + Sync {
         Ok(())
     }
 
-    /// Visits the extents that cover `range` of a regular file in order and without gaps, until the
-    /// visitor breaks. The range is clamped to the file's size; the first and last extent may be
-    /// clamped to the range or reach past it. No data is read, only metadata.
+    /// Visits the extents that cover `range` of a regular file, in order and without gaps, until
+    /// the visitor breaks. The range is clamped to the file's size. The first and the last extent
+    /// may be clamped to the range or reach past it. Reads metadata only.
     ///
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::NotAFile`], and the errors of
@@ -109,8 +107,8 @@ pub trait FileSystem: Send + Sync {
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// Returns the on-disk fields of `node` in the format's own terms and order, for `dump`.
-    /// Without a node, returns the fields of the image as a whole. None by default.
+    /// Returns the on-disk fields of `node`, in the format's own terms and order, for `dump`.
+    /// Without a node, returns the fields of the image as a whole. By default there are none.
     ///
     /// # Errors
     /// The errors of [`metadata`](Self::metadata).
@@ -121,16 +119,17 @@ pub trait FileSystem: Send + Sync {
 
     /// Runs the checks of the format that reading does not run: checksums, reserved fields, link
     /// counts. Checks `node`, or without a node the image as a whole. The caller also walks the
-    /// tree and reads all files. There are none by default.
+    /// tree and reads all files. By default there are no checks.
     ///
     /// # Errors
-    /// Only errors that end the check: [`Error::Io`] on the structure itself.
+    /// Only errors that end the check: [`Error::Io`] for the structure itself.
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         let _ = (node, report);
         Ok(())
     }
 
-    /// Returns the other capabilities of the driver: none by default. The same at each call.
+    /// Returns the further capabilities of the driver, the same at each call. By default there are
+    /// none.
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities::default()
     }

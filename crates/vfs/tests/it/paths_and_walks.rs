@@ -3,7 +3,7 @@
 use forerun_testkit::MemFsBuilder;
 use forerun_vfs::{Error, FollowLast, Limits, NodeId, Walk, canonicalize, resolve};
 
-/// Creates a tree with `a/b/file` and symbolic links of every kind. Returns the nodes of file and
+/// Creates a tree with `a/b/file` and symbolic links of every kind. Returns the file and its
 /// directory.
 fn tree() -> (MemFsBuilder, NodeId, NodeId) {
     let mut builder = MemFsBuilder::new();
@@ -178,7 +178,7 @@ fn a_walk_reads_long_directories_in_parts() {
     limits.walk_bytes = 0;
     assert_eq!(walked(&limits), at_once);
     assert_eq!(at_once.len(), 6003);
-    // The limit counts all parts together.
+    // The limit counts the entries of all batches together.
     limits.dir_entries = 2100;
     let walk = Walk::new(&*image.fs, MemFsBuilder::ROOT, &limits);
     let errors: Vec<_> = walk.filter_map(Result::err).collect();

@@ -2,20 +2,20 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// The alignment of such memory, and of such ranges of a file: enough for every disk.
+/// The alignment of memory and of file ranges for direct I/O: enough for every disk.
 pub const ALIGNMENT: usize = 4096;
 
-/// A byte buffer whose first byte lies at a multiple of 4096. Grows and never shrinks.
+/// A byte buffer that starts on a page boundary. Grows and never shrinks.
 #[derive(Debug, Default)]
 pub struct AlignedBuffer {
-    /// Longer than the contents, so that an aligned start fits in it.
+    /// Longer than the contents, so that an aligned start fits in.
     bytes: Vec<u8>,
     start: usize,
     len: usize,
 }
 
 impl AlignedBuffer {
-    /// Creates an empty buffer. Allocates nothing.
+    /// Creates an empty buffer, without an allocation.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -30,10 +30,10 @@ impl AlignedBuffer {
         if len <= self.len {
             return;
         }
-        // The old bytes are not copied: no caller needs them.
+        // The old bytes are not copied, because no caller needs them.
         self.bytes = vec![0; len + ALIGNMENT];
-        // At most `ALIGNMENT` - 1. If `align_offset` cannot tell, the memory is not aligned, and
-        // the buffer is good for everything else.
+        // If `align_offset` cannot tell, the memory is not aligned. The buffer then works for
+        // everything but direct I/O.
         let start = self.bytes.as_ptr().align_offset(ALIGNMENT);
         self.start = if start < ALIGNMENT { start } else { 0 };
         self.len = len;
@@ -56,7 +56,7 @@ impl DerefMut for AlignedBuffer {
     }
 }
 
-/// Returns whether `bytes` begin on a page.
+/// Returns whether `bytes` starts on a page boundary.
 pub fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().align_offset(ALIGNMENT) == 0
 }

@@ -11,20 +11,20 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::{BlobId, u64_from, wait};
 
-/// Identifies a block: where its stored form starts, and how much of it was decoded.
+/// Identifies a block: where its stored form starts, and how much of it is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
-    /// The store that holds it.
     pub blob: BlobId,
-    /// Offset of its first stored byte.
+    /// Offset of the first stored byte.
     pub offset: u64,
-    /// Decoded bytes, as far as they are wanted: different prefixes of one stream are different
-    /// blocks. Zero for bytes that are not encoded, or if the offset alone identifies the block.
+    /// Number of decoded bytes that are wanted, because different prefixes of one stream are
+    /// different blocks. Zero for bytes that are not encoded, or if the offset alone identifies the
+    /// block.
     pub decoded: u32,
 }
 
 impl BlockKey {
-    /// Creates the key of a block that its location alone identifies.
+    /// Creates the key of a block that its offset alone identifies.
     #[must_use]
     pub const fn at(blob: BlobId, offset: u64) -> Self {
         Self {
@@ -35,20 +35,20 @@ impl BlockKey {
     }
 }
 
-/// How a lookup obtained a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// It was in the cache, or another thread loaded it in the meantime.
+    /// The block was cached, or another thread loaded it meanwhile.
     Hit,
-    /// This call loaded it.
+    /// This call loaded the block.
     Loaded,
 }
 
-/// Shards of the underlying cache. Few, because an entry heavier than a shard's share is not kept
-/// at all.
+/// Shards of the underlying cache. Few, because an entry heavier than a shard's share of the budget
+/// is not cached at all.
 const SHARDS: usize = 4;
 
-/// The error of a failed load is held only until all waiting threads have taken it.
+/// A loaded block, or the error of a failed load, which is held only until all waiting threads have
+/// taken it.
 type Slot<V, E> = Result<V, E>;
 
 #[derive(Clone, Copy)]
@@ -65,10 +65,10 @@ type Guarded<'c, V, E> =
     GuardResult<'c, BlockKey, Slot<V, E>, ByLength, DefaultHashBuilder, Life<V, E>>;
 type Life<V, E> = DefaultLifecycle<BlockKey, Slot<V, E>>;
 
-/// Decoded blocks or metadata blocks, bounded in bytes; `V` is a handle on one, cheap to clone.
+/// A cache of blocks, bounded in bytes. `V` is a handle on a block, cheap to clone.
 ///
-/// At most one load is in flight for each key; other threads that want the block wait for it. The
-/// error of a failed load goes to all threads that waited, and is not kept: the next lookup loads
+/// At most one load per key is in flight; other threads that want the block wait for it. The error
+/// of a failed load goes to all threads that waited, and is not cached: the next lookup loads
 /// again.
 pub struct BlockCache<E, V = Arc<[u8]>> {
     cache: Cache<BlockKey, Slot<V, E>, ByLength>,
@@ -97,30 +97,29 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
                 DefaultHashBuilder::default(),
                 DefaultLifecycle::default(),
             ),
-            // Unreachable with both capacities given; the plain constructor does the same.
+            // Unreachable, because both capacities are given; the plain constructor does the same.
             Err(_) => Cache::with_weighter(items, budget, ByLength),
         };
         Self { cache }
     }
 
-    /// Returns the block if it is in the cache.
     #[must_use]
     pub fn get(&self, key: BlockKey) -> Option<V> {
         self.cache.get(&key)?.ok()
     }
 
-    /// Returns whether the cache has the block, without counting as a use of it.
+    /// Returns whether the block is cached, without counting as a use of it.
     #[must_use]
     pub fn contains(&self, key: BlockKey) -> bool {
         self.cache.contains_key(&key)
     }
 
-    /// Returns the block, and loads it if needed. If another thread is loading it, this call waits
-    /// when the rules of [`wait`] allow it, and otherwise loads the block itself.
+    /// Returns the block, loaded if needed. If another thread is loading it, this call waits when
+    /// the rules of [`wait`] allow that, and otherwise loads the block itself.
     ///
     /// # Errors
-    /// The error of the load, whichever thread ran it. The error of a thread that may not wait is
-    /// its own.
+    /// The error of the load, whichever thread ran it. The error of a thread that may not wait
+    /// affects only that thread.
     pub fn get_or_load(
         &self,
         key: BlockKey,
@@ -129,7 +128,8 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         match self.value_or_guard(key) {
             GuardResult::Value(slot) => Ok((slot?, Lookup::Hit)),
             GuardResult::Guard(guard) => {
-                // A panic in `load` drops the guard, and one of the waiting threads loads instead.
+                // If `load` panics, the guard is dropped, and one of the waiting threads loads
+                // instead.
                 let slot = load();
                 let failed = slot.is_err();
                 if failed && wait::was_refused() {
@@ -153,7 +153,8 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         if !wait::is_ruled() {
             return self.cache.get_value_or_guard(&key, None);
         }
-        // An attempt loads for itself: it succeeds where the source has the bytes.
+        // An attempt does not wait but loads for itself, which succeeds if the source has the
+        // bytes.
         let may_wait = || !wait::is_attempt() && wait::allowed().is_ok();
         let mut slice = Duration::ZERO;
         loop {
@@ -164,19 +165,18 @@ impl<E: Clone, V: Clone + Deref<Target = [u8]>> BlockCache<E, V> {
         }
     }
 
-    /// Inserts a block that the request for another block also read, unless the cache has it.
+    /// Inserts a block that was read along with another block, unless it is cached.
     pub fn offer(&self, key: BlockKey, block: V) {
         if !self.cache.contains_key(&key) {
             self.cache.insert(key, Ok(block));
         }
     }
 
-    /// Drops a block that will not be wanted again.
     pub fn remove(&self, key: BlockKey) {
         self.cache.remove(&key);
     }
 
-    /// Returns the number of bytes held now, with the overhead counted for each entry.
+    /// Returns how many bytes the cache holds, including a fixed overhead per entry.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.cache.weight()
@@ -229,7 +229,7 @@ mod tests {
     fn a_thread_that_may_not_wait_neither_waits_nor_fails_others() {
         let cache = BlockCache::<String>::new(1 << 20, 4096);
         let load = |text: &str| cache.get_or_load(key(1), || Err(text.into()));
-        // Its failure does not reach a thread that waits for the same block.
+        // The failed attempt must not reach a thread that waits for the same block.
         let refused = wait::attempt(|| {
             cache.get_or_load(key(1), || {
                 let refused = wait::allowed().map_err(|error| error.to_string());

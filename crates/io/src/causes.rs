@@ -1,4 +1,4 @@
-//! The causes of an error, also those inside I/O errors.
+//! The causes of an error, including those inside I/O errors.
 
 use std::error::Error;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Returns an error and its causes, the outermost first.
 ///
-/// [`Error::source`] of an I/O error skips the error that it wraps. This does not.
+/// [`Error::source`] of an I/O error skips the error that it wraps. This function does not.
 pub fn causes<'e>(
     error: &'e (dyn Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn Error + 'static)> {

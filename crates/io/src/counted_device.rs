@@ -1,4 +1,4 @@
-//! A device whose requests are all counted: the boundary to a store that can be changed.
+//! A block device whose requests are counted.
 
 use std::fmt;
 use std::io;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::{BlobId, BlockDevice, Observer, Purpose, Structure, u64_from};
 
-/// A [`Counted`](crate::Counted) for a [`BlockDevice`]: reports reads, writes and flushes to the
-/// observer, with the structure that their bytes belong to. It is not a device itself, so that
-/// nothing is counted twice.
+/// The counterpart of [`Counted`](crate::Counted) for a [`BlockDevice`]: reports reads, writes and
+/// flushes to the observer, with the structure that their bytes belong to. It is not a device
+/// itself, so that no request is counted twice.
 #[derive(Clone)]
 pub struct CountedDevice {
     inner: Arc<dyn BlockDevice>,
@@ -25,13 +25,11 @@ impl fmt::Debug for CountedDevice {
 }
 
 impl CountedDevice {
-    /// Counts the requests to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn BlockDevice>, observer: Arc<Observer>) -> Self {
         Self { inner, observer }
     }
 
-    /// Returns the device itself.
     #[must_use]
     pub const fn inner(&self) -> &Arc<dyn BlockDevice> {
         &self.inner
@@ -42,13 +40,11 @@ impl CountedDevice {
         &self.observer
     }
 
-    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.inner.len()
     }
 
-    /// Returns whether there is no byte at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
@@ -87,8 +83,8 @@ impl CountedDevice {
         result
     }
 
-    /// Zeros a range as [`BlockDevice::write_zeros`] does. Counts it as a write unless the device
-    /// cannot do it.
+    /// Zeros a range as [`BlockDevice::write_zeros`] does. Counted as a write, unless the device
+    /// cannot zero ranges.
     ///
     /// # Errors
     /// The errors of the device.
@@ -114,8 +110,8 @@ impl CountedDevice {
         result
     }
 
-    /// Passes on a readahead hint, as for [`ReadAt::will_need`](crate::ReadAt::will_need), and counts its
-    /// bytes if the device takes it.
+    /// Passes on a hint as [`ReadAt::will_need`](crate::ReadAt::will_need) does, and counts its
+    /// bytes if the device accepts it.
     pub fn will_need(&self, range: Range<u64>) {
         let len = range.end - range.start;
         if self.inner.will_need(range) {
@@ -123,7 +119,7 @@ impl CountedDevice {
         }
     }
 
-    /// Discards as [`BlockDevice::discard`] does. Counts it unless the device cannot do it.
+    /// Discards as [`BlockDevice::discard`] does. Counted unless the device cannot discard.
     ///
     /// # Errors
     /// The errors of the device.

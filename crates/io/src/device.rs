@@ -1,4 +1,4 @@
-//! The seam to a store that can be changed.
+//! The trait of writable stores.
 
 use std::io;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::ReadAt;
 
-/// A file or block device that can be written: positional, exact, from many threads at once.
+/// A writable file or block device, with positional and exact requests from many threads at once.
 ///
 /// A write is only durable once a later [`flush`](Self::flush) has returned. Between two flushes
-/// the store may keep any part of the written data, in any order, torn at any sector: a caller that
+/// the store may keep any part of the written data, in any order, torn at any sector. A caller that
 /// needs an order flushes in between.
 pub trait BlockDevice: ReadAt {
-    /// Returns the smallest unit that is written whole or not at all, in bytes: a power of two, at
-    /// least 512.
+    /// Returns the smallest unit that is written atomically, in bytes: a power of two, at least
+    /// 512.
     fn sector_size(&self) -> u32 {
         512
     }
@@ -22,11 +22,11 @@ pub trait BlockDevice: ReadAt {
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the range reaches past [`len`](ReadAt::len); otherwise
-    /// what the store reports. After an error any part of the range may have been written.
+    /// the errors of the store. After an error any part of the range may have been written.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Makes `range` read as zeros without sending them, if the store can. Returns whether it did;
-    /// if not, the caller has to write zeros.
+    /// Makes `range` read as zeros without transferring them, if the store can. Returns false if it
+    /// cannot; the caller must then write zeros.
     ///
     /// # Errors
     /// The errors of [`write_all_at`](Self::write_all_at).
@@ -35,17 +35,17 @@ pub trait BlockDevice: ReadAt {
         Ok(false)
     }
 
-    /// Returns once everything written before is durable.
+    /// Returns once all earlier writes are durable.
     ///
     /// # Errors
     /// The errors of the store. The state of every write since the last flush is then unknown.
     fn flush(&self) -> io::Result<()>;
 
     /// Tells the store that the bytes of `range` are no longer needed. Later reads of them may
-    /// return any bytes. Returns whether the store made use of the hint.
+    /// return any bytes. Returns whether the store used the hint.
     ///
     /// # Errors
-    /// The errors of the store, if it supports discarding at all.
+    /// The errors of a store that supports discarding.
     fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         let _ = range;
         Ok(false)

@@ -1,13 +1,14 @@
-//! Long reads and writes past the page cache (`O_DIRECT`).
+//! Long reads and writes that bypass the page cache (`O_DIRECT`).
 //!
 //! The data of a mounted volume lies in the page cache of the mount. A second copy, in the page
-//! cache of the device below, costs a page of memory for each page, and allocating it can take
-//! longer than the transfer itself. Short or unaligned ranges go through the page cache, in which
-//! the kernel merges short requests into long ones.
+//! cache of the device below, costs a page of memory per page, and allocating it can take longer
+//! than the transfer. Short or unaligned ranges go through the page cache, in which the kernel
+//! merges short requests into long ones.
 //!
-//! Both ways may be mixed as long as no page is written in both ways at once: the kernel writes
-//! back the cached pages of a range before it is read or written directly, and drops them after a
-//! write. So only whole pages go this way, and all their bytes belong to the writer.
+//! Direct and cached requests may be mixed as long as no page is written both ways at once: the
+//! kernel writes back the cached pages of a range before it is read or written directly, and drops
+//! them after a write. So only whole pages are written directly, and all their bytes belong to the
+//! writer.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -23,10 +24,10 @@ use rustix::io::Errno;
 use crate::aligned::{ALIGNMENT, AlignedBuffer, is_aligned};
 use crate::{u64_from, usize_from};
 
-/// Shortest direct read or write. Shorter ones are faster through the page cache, because the
-/// kernel merges requests and reads ahead.
+/// Shortest direct read or write. The page cache is faster for shorter ones, because the kernel
+/// merges requests and reads ahead.
 pub const LEAST: usize = 512 << 10;
-/// Bytes copied and written at a time, from one buffer.
+/// Bytes copied and written at a time.
 const PIECE: usize = 1 << 20;
 
 thread_local! {
@@ -43,8 +44,9 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Opens `file` a second time for direct reads, and for writes if `is_written`. `sector` is its
-    /// smallest unit. Returns `None` if that is impossible; correctness does not depend on it.
+    /// Opens `file` a second time for direct reads, and for writes if `is_written`. `sector` is the
+    /// smallest unit of a transfer. Returns `None` if direct I/O is impossible; the caller then
+    /// uses the page cache.
     pub fn of(file: &File, sector: u32, is_written: bool) -> Option<Self> {
         if usize::try_from(sector).ok()? > ALIGNMENT {
             return None;
@@ -59,8 +61,8 @@ impl Direct {
         })
     }
 
-    /// Fills `out` with the bytes from `offset` on. The part that cannot be read directly is read
-    /// through `file`, the descriptor that this one was made from.
+    /// Fills `out` with the bytes from `offset` on. Parts that cannot be read directly are read
+    /// through `file`, the descriptor that was passed to [`of`](Self::of).
     ///
     /// # Errors
     /// The errors of [`FileExt::read_exact_at`].
@@ -72,8 +74,8 @@ impl Direct {
         file.read_exact_at(after, offset + u64_from(read.end))
     }
 
-    /// Reads the part of `out` that can be read directly; `out` holds the bytes from `offset` on.
-    /// Returns the range of that part.
+    /// Reads the part of `out` that can be read directly. `offset` is the position of `out`.
+    /// Returns the range of the part.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<Range<usize>> {
         let pages = self.pages(offset, out.len());
         let Some(part) = out.get_mut(pages.clone()).filter(|part| is_aligned(part)) else {
@@ -88,8 +90,8 @@ impl Direct {
         self.done(read, pages)
     }
 
-    /// Writes the part of `data` that can be written directly; `data` holds the bytes from `offset`
-    /// on. Returns the range of that part.
+    /// Writes the part of `data` that can be written directly. `offset` is the position of `data`.
+    /// Returns the range of the part.
     pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<Range<usize>> {
         let pages = self.pages(offset, data.len());
         let part = &data[pages.clone()];
@@ -110,7 +112,7 @@ impl Direct {
         self.done(written, pages)
     }
 
-    /// Returns the whole pages of a request, as a range of its buffer; empty if they are too few.
+    /// Returns the whole pages of a request, as a range of its buffer; empty if there are too few.
     fn pages(&self, offset: u64, len: usize) -> Range<usize> {
         let page = u64_from(ALIGNMENT);
         let head = usize_from(offset.next_multiple_of(page) - offset);
@@ -121,9 +123,9 @@ impl Direct {
         head..head + whole
     }
 
-    /// Returns the transferred range, or an empty one if the filesystem refused the transfer: some
-    /// open a file with `O_DIRECT` and refuse its use, and the range then goes through the page
-    /// cache.
+    /// Returns the transferred range. It is empty if the filesystem refused the transfer, so that
+    /// the range goes through the page cache: some filesystems open a file with `O_DIRECT` and
+    /// refuse its use.
     fn done(&self, result: io::Result<()>, pages: Range<usize>) -> io::Result<Range<usize>> {
         match result {
             Ok(()) => Ok(pages),
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     fn direct(len: u64) -> (File, Direct) {
-        // On a disk, not in memory, where there may be no page cache to bypass.
+        // The file must be on a disk: a filesystem in memory may have no page cache to bypass.
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         file.set_len(len).unwrap();
         let direct = Direct::of(&file, 512, true).expect("the tree is on a disk");

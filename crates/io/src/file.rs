@@ -25,9 +25,9 @@ const PROBES: u64 = 3;
 pub struct FileSource {
     file: File,
     len: u64,
-    /// A descriptor for data that is read once; opened at the first such read.
+    /// A descriptor for data that is read once, opened at the first such read.
     direct: OnceLock<Option<Direct>>,
-    /// A second descriptor for long sequential reads, with kernel readahead; opened at the first
+    /// A second descriptor for long sequential reads, with kernel readahead, opened at the first
     /// such read.
     forward: OnceLock<Option<File>>,
 }
@@ -42,7 +42,7 @@ impl FileSource {
         Self::from_file(File::open(path)?)
     }
 
-    /// Takes an open file. Moves its cursor once, to find the length of a block device.
+    /// Takes an open file. Seeks in it, to find the length of a block device.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -58,8 +58,8 @@ impl FileSource {
                 "not a regular file or block device",
             ));
         };
-        // The engine reads ahead itself, in larger steps than the kernel does; both together would
-        // read twice as much as a random access needs.
+        // The engine reads ahead itself, in larger steps than the kernel. Both together would read
+        // twice as much as a random access needs.
         let _best_effort = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
         Ok(Self {
             file,
@@ -69,21 +69,20 @@ impl FileSource {
         })
     }
 
-    /// Returns the open file, for locks.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
     }
 
     /// Opens the descriptors for long reads now rather than at their first use, for a process that
-    /// may not open files later.
+    /// loses the right to open files.
     pub fn open_all(&self) {
         let _second = self.forward();
         let _third = self.direct();
     }
 
     fn direct(&self) -> Option<&Direct> {
-        // The sector size of a device is not needed: a transfer that it refuses goes through the
+        // The sector size of a device is not needed, because a refused transfer goes through the
         // page cache.
         let opened = || Direct::of(&self.file, 512, false);
         self.direct.get_or_init(opened).as_ref()
@@ -110,13 +109,13 @@ impl FileSource {
         }
     }
 
-    /// Returns whether `len` bytes from `offset` on seem to be in the page cache.
+    /// Probes whether `len` bytes from `offset` on are in the page cache.
     fn is_cached(&self, offset: u64, len: usize) -> bool {
         let step = u64_from(len) / PROBES;
         (0..PROBES).all(|n| {
             let mut byte = [0];
-            // Spread over the range, at a different place in each step: an earlier reader may have
-            // had steps of its own.
+            // One probe per step of the range, at a different offset in each step, because an
+            // earlier reader may have had steps of its own.
             let place = offset + n * step + step / 2 / (n + 1);
             let read = rustix::io::preadv2(
                 &self.file,

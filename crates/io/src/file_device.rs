@@ -16,8 +16,8 @@ use crate::{BlockDevice, ReadAt, past_end, u64_from};
 /// A regular file or block device, read with `pread` and written with `pwrite`. Long aligned ranges
 /// bypass the page cache if the file allows it.
 ///
-/// Not memory-mapped, for the reasons given at [`FileSource`](crate::FileSource). Besides, a failed
-/// write through a mapping is a signal, not an error.
+/// Not memory-mapped, for the reasons given at [`FileSource`](crate::FileSource), and because a
+/// failed write through a mapping is a signal, not an error.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
@@ -28,8 +28,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens `path` for reading and writing. A block device is opened exclusively, so that it is not
-    /// mounted at the same time.
+    /// Opens `path` for reading and writing. A block device is opened exclusively, so that it is
+    /// not mounted at the same time.
     ///
     /// # Errors
     /// The errors of `open` (`EBUSY` for a device in use), and [`io::ErrorKind::InvalidInput`] for
@@ -37,15 +37,15 @@ impl FileDevice {
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = File::options();
         options.read(true).write(true);
-        // O_EXCL without O_CREAT means something for block devices only.
+        // O_EXCL without O_CREAT has a meaning only for block devices.
         if path.metadata()?.file_type().is_block_device() {
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         Self::from_file(options.open(path)?)
     }
 
-    /// Takes a file that is open for reading and writing. Moves its cursor once, to find the length
-    /// of a block device.
+    /// Takes a file that is open for reading and writing. Seeks in it, to find the length of a
+    /// block device.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -62,8 +62,8 @@ impl FileDevice {
                 "not a regular file or block device",
             ));
         };
-        // Kernel readahead stays on: a volume is read in the caller's own steps, often without
-        // readahead of its own.
+        // Kernel readahead stays on: the callers of a volume choose their own steps, often without
+        // readahead.
         let _best_effort = rustix::fs::fadvise(&file, 0, None, Advice::Normal);
         Ok(Self {
             is_block_device: !metadata.is_file(),
@@ -74,7 +74,6 @@ impl FileDevice {
         })
     }
 
-    /// Returns the open file, for locks.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
@@ -94,7 +93,7 @@ impl ReadAt for FileDevice {
         }
     }
 
-    /// Lets the kernel read the range into the page cache.
+    /// Asks the kernel to read the range into the page cache.
     fn will_need(&self, range: Range<u64>) -> bool {
         let Some(len) = NonZeroU64::new(range.end - range.start) else {
             return false;
@@ -134,8 +133,8 @@ impl BlockDevice for FileDevice {
         self.file.sync_data()
     }
 
-    /// Punches a hole: a file gives the space back, and a block device is told to discard the range
-    /// if it can do so without writing zeros. The range then reads as zeros.
+    /// Punches a hole. A file returns the space to its filesystem; a block device discards the
+    /// range if it can do so without writing zeros. The range then reads as zeros.
     fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         self.fallocate(FallocateFlags::PUNCH_HOLE, range)
     }
@@ -150,7 +149,7 @@ impl FileDevice {
         let flags = mode | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.file, flags, range.start, len) {
             Ok(()) => Ok(true),
-            // Not supported here, or not for a range of this alignment.
+            // Not supported, or not for a range with this alignment.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -186,7 +185,7 @@ mod tests {
     fn a_discarded_range_is_a_hole() {
         let device = device(1 << 20);
         device.write_all_at(0, &[7; 1 << 20]).unwrap();
-        // Not every filesystem of the host can punch holes; where it can, the bytes are gone.
+        // Not every filesystem of the host can punch holes. If this one can, the bytes are gone.
         if device.discard(65536..131_072).unwrap() {
             let mut out = [1; 512];
             device.read_exact_at(65536, &mut out).unwrap();

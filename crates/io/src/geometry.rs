@@ -1,21 +1,19 @@
-//! Cuts a source into blocks: by the legacy rule, and by one that keeps large blocks for odd
-//! lengths.
+//! The division of a source into blocks.
 
 use std::ops::Range;
 
-/// The block size of the legacy mode, and the smallest of all: 1 KiB.
+/// The block size of the legacy mode, and the smallest block size: 1 KiB.
 pub const LEGACY_BLOCK: u64 = 1024;
 
-/// Returns the page size of this machine, in bytes.
 #[must_use]
 pub fn page_size() -> u64 {
     crate::u64_from(rustix::param::page_size())
 }
 
-/// Blocks of a source and the largest request made of neighbouring blocks.
+/// The blocks of a source, and the largest request for neighbouring blocks.
 ///
-/// By the plain rule, a source whose length is an odd multiple of 1 KiB is read in 1 KiB blocks
-/// throughout. Here only its tail is: the body keeps page-sized blocks.
+/// With one block size for all of it, a source whose length is an odd multiple of 1 KiB would be
+/// read in blocks of 1 KiB. Here only the tail is: the body keeps page-sized blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockGeometry {
     block: u64,
@@ -38,12 +36,12 @@ impl BlockGeometry {
         }
     }
 
-    /// Creates the geometry of `largeblocks`. Blocks are of `page` bytes. The tail past the last
-    /// full page has blocks of the largest power of two up to `page` that divides `len`, never
-    /// below 1 KiB. Neighbouring blocks are read in one request of at most `max_request` bytes.
+    /// Creates the geometry of `largeblocks`. Blocks have `page` bytes. The tail past the last full
+    /// page has blocks of the largest power of two up to `page` that divides `len`, at least 1 KiB.
+    /// Neighbouring blocks are read in one request of at most `max_request` bytes.
     ///
     /// `page` is a power of two of at least 1 KiB; `max_request` is rounded down to a multiple of
-    /// it, and up to one.
+    /// `page`, but to at least one page.
     #[must_use]
     pub fn large(len: u64, page: u64, max_request: u64) -> Self {
         let page = page.max(LEGACY_BLOCK);
@@ -62,7 +60,7 @@ impl BlockGeometry {
         self.block
     }
 
-    /// Returns the block size past the last full block of the body, in bytes.
+    /// Returns the block size of the tail, in bytes.
     #[must_use]
     pub const fn tail_block(&self) -> u64 {
         self.tail_block
@@ -74,7 +72,7 @@ impl BlockGeometry {
         self.max_request
     }
 
-    /// Returns `range` widened to whole blocks, clamped to the source.
+    /// Widens `range` to whole blocks, clamped to the source.
     #[must_use]
     pub fn align(&self, range: Range<u64>) -> Range<u64> {
         let start = range.start - range.start % self.block_at(range.start);
@@ -83,7 +81,7 @@ impl BlockGeometry {
         start.min(self.len)..end.min(self.len)
     }
 
-    /// Returns the requests that read `range`, widened to whole blocks first.
+    /// Returns the requests that read `range`, widened to whole blocks.
     pub fn requests(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let Range { mut start, end } = self.align(range);
         let max = self.max_request;
@@ -107,7 +105,7 @@ impl BlockGeometry {
     }
 }
 
-/// Returns the largest power of two up to `page` that divides `len`, never below 1 KiB.
+/// Returns the largest power of two up to `page` that divides `len`, at least 1 KiB.
 fn dividing_block(len: u64, page: u64) -> u64 {
     let mut block = page;
     while block > LEGACY_BLOCK && !len.is_multiple_of(block) {

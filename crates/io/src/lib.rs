@@ -1,13 +1,13 @@
 //! Sources of bytes, and the accounting of what each request costs.
 //!
-//! All other crates use this one: positional sources ([`ReadAt`]), the accounting of every boundary
-//! a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
-//! [`BlockCache`], the rule that cuts a source into blocks ([`BlockGeometry`]) and the [`Limits`]
-//! that bound what hostile images may ask for. A store that can be changed is a [`BlockDevice`];
-//! [`WriteBack`] keeps changed metadata until it is committed, and an [`UndoDevice`] saves the old
-//! bytes first. [`wait`] says how long a thread may wait for any of them.
+//! All other crates use this one: positional sources ([`ReadAt`]), the accounting of each boundary
+//! that a block crosses ([`Observer`], [`IoStats`], [`Event`]), the bounded single-flight
+//! [`BlockCache`], the division of a source into blocks ([`BlockGeometry`]) and the [`Limits`] on
+//! hostile images. A writable store is a [`BlockDevice`]; [`WriteBack`] keeps changed metadata
+//! until it is committed, and an [`UndoDevice`] saves old bytes before they are overwritten.
+//! [`wait`] limits how long a thread waits for a source.
 //!
-//! It knows no image format, no front end and no decompression.
+//! This crate knows no image format, no front end and no decompression.
 
 mod aligned;
 mod cache;

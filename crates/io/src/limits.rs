@@ -1,6 +1,4 @@
-//! The bounds on what an image may ask for.
-
-/// Bounds that no image can exceed. Reaching one is an error that names it.
+/// Bounds on what an image may ask for. Reaching one is an error that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -8,30 +6,31 @@ pub struct Limits {
     pub name_len: usize,
     /// Longest target of a symbolic link, in bytes.
     pub symlink_len: u64,
-    /// Hard links followed to reach one inode.
+    /// Most hard links followed to reach one inode.
     pub hard_link_hops: u32,
-    /// Symbolic links followed while one path is resolved.
+    /// Most symbolic links followed to resolve one path.
     pub symlink_hops: u32,
-    /// Extended attributes of one node, names and values together, in bytes.
+    /// Most bytes in the extended attributes of one node, names and values together.
     pub xattr_bytes: u64,
-    /// Depth of the directory tree.
+    /// Greatest depth of the directory tree.
     pub depth: usize,
-    /// Entries of one directory.
+    /// Most entries in one directory.
     pub dir_entries: u64,
-    /// Entries of all directories together, as a walk counts them.
+    /// Most entries in all directories together, as a walk counts them.
     pub tree_entries: u64,
-    /// Bytes of all files that one extraction, archive or conversion may write, holes included. The default,
-    /// `u64::MAX`, stands for a bound by the length of the image: [`total_bytes_of`](Self::total_bytes_of).
+    /// Most bytes that one extraction, archive or conversion may write, holes included. The
+    /// default, `u64::MAX`, stands for a bound that depends on the length of the image:
+    /// [`total_bytes_of`](Self::total_bytes_of).
     pub total_bytes: u64,
-    /// Bytes that a compressed file may decode to while it is opened, in addition to fifty times
-    /// the bytes that were read of it.
+    /// Most bytes that a compressed file may decode to while it is opened, in addition to fifty
+    /// times the bytes that were read from it.
     pub stream_bytes: u64,
-    /// Length of a file that one call reads into memory as a whole.
+    /// Longest file that one call reads into memory as a whole.
     pub read_bytes: u64,
     pub block_len: u32,
-    /// Bytes that directory indexes may hold in memory, all together.
+    /// Most memory for directory indexes, in bytes, all together.
     pub dir_index_bytes: usize,
-    /// Bytes that a walk or a listing may hold in memory, including what its caller collects.
+    /// Most memory for a walk or a listing, in bytes, including what its caller collects.
     pub walk_bytes: u64,
 }
 
@@ -57,13 +56,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of files that an image of any length may hold, and the multiple of its length that a longer one may. No
-    /// codec makes files of programs or data a hundred times shorter.
+    /// Most bytes of files in an image of any length, and the multiple of the length that a longer
+    /// image may have. No codec compresses programs or data to less than a hundredth.
     const LEAST_TOTAL: u64 = 64 << 30;
     const EXPANSION: u64 = 1000;
 
-    /// Returns [`total_bytes`](Self::total_bytes) for an image or an archive of `len` bytes: by default 64 GiB, or a
-    /// thousand times its length if that is more.
+    /// Returns [`total_bytes`](Self::total_bytes) for an image or an archive of `len` bytes: by
+    /// default 64 GiB, or a thousand times its length if that is more.
     #[must_use]
     pub fn total_bytes_of(&self, len: u64) -> u64 {
         match self.total_bytes {

@@ -1,5 +1,3 @@
-//! Bytes in memory as a source.
-
 use std::io;
 use std::sync::Arc;
 
@@ -10,7 +8,6 @@ use crate::{ReadAt, past_end};
 pub struct MemorySource(Arc<[u8]>);
 
 impl MemorySource {
-    /// Creates a source of these bytes.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self(bytes.into())
     }

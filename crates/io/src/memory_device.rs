@@ -1,5 +1,3 @@
-//! Bytes in memory as a device.
-
 use std::io;
 use std::ops::Range;
 use std::sync::RwLock;
@@ -7,7 +5,7 @@ use std::sync::RwLock;
 use crate::Unpoisoned;
 use crate::{BlockDevice, ReadAt, past_end, u64_from, usize_from};
 
-/// A volume held in memory: for tests, and for images that are made and thrown away.
+/// A volume held in memory, for tests and for temporary images.
 #[derive(Debug)]
 pub struct MemoryDevice {
     bytes: RwLock<Vec<u8>>,
@@ -32,7 +30,6 @@ impl MemoryDevice {
         }
     }
 
-    /// Returns a copy of all bytes as they are now.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes.read().unpoisoned().clone()
@@ -73,8 +70,7 @@ impl BlockDevice for MemoryDevice {
     }
 }
 
-/// Returns the range of addresses. It fits an address because the caller has checked it against the
-/// length.
+/// Returns the range in memory. The caller has checked it against the length.
 fn place(offset: u64, len: usize) -> Range<usize> {
     let start = usize_from(offset);
     start..start + len

@@ -1,28 +1,28 @@
-//! Lossless conversions of lengths and positions, in one place.
+//! Conversions between lengths in memory and offsets in a source, in one place.
 //!
-//! Everywhere else `as` is linted against: a cast that truncates an image's field is a bug class.
+//! Elsewhere `as` is linted against, because a cast that truncates an image's field is a bug.
 
-/// Converts a length in memory to a position in a source.
+/// Converts a length in memory to an offset in a source.
 #[must_use]
 #[allow(clippy::as_conversions)] // Lossless: no target has addresses over 64 bits.
 pub const fn u64_from(n: usize) -> u64 {
     n as u64
 }
 
-// On machines with shorter addresses a length could be lost.
+// On a machine with shorter addresses these conversions could truncate.
 const _: () = assert!(usize::BITS == 64, "forerun is for 64-bit machines");
 
-/// Converts a position or a length to an index or a size in memory.
+/// Converts an offset or a length to an index or a size in memory.
 #[must_use]
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Lossless: see above.
 pub const fn usize_from(n: u64) -> usize {
     n as usize
 }
 
-/// Converts a number of our own that an earlier check keeps to 32 bits.
+/// Converts a number of our own that an earlier check has limited to 32 bits.
 ///
 /// # Panics
-/// If it has more: the check is wrong.
+/// If the number has more bits, so that the check is wrong.
 #[must_use]
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Checked here.
 #[track_caller]
@@ -31,10 +31,10 @@ pub const fn u32_from(n: u64) -> u32 {
     n as u32
 }
 
-/// Converts a number of our own that an earlier check keeps to 16 bits.
+/// Converts a number of our own that an earlier check has limited to 16 bits.
 ///
 /// # Panics
-/// If it has more: the check is wrong.
+/// If the number has more bits, so that the check is wrong.
 #[must_use]
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Checked here.
 #[track_caller]

@@ -1,5 +1,5 @@
-//! Accounting: the observer, which records every crossing of a boundary, and the wrapper that
-//! reports reads to it.
+//! The observer, which counts requests and reports events, and the source that reports its reads to
+//! it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::{
     Structure, u64_from, wait,
 };
 
-/// Number of decoded blocks remembered to recognise repeated decodes: at most 12 MiB.
+/// Number of decoded blocks remembered to recognise repeated decodes: at most 12 MiB of memory.
 const REMEMBERED_DECODES: usize = 1 << 18;
 
-/// Counts what happens to blocks and passes the events on.
+/// Counts what happens to blocks, and passes events to a sink.
 pub struct Observer {
     stats: IoStats,
     start: Instant,
@@ -25,8 +25,8 @@ pub struct Observer {
     decoded: Mutex<HashSet<BlockKey>>,
 }
 
-/// The start of an operation that an event will report. Reads the clock only if events have a
-/// receiver.
+/// The start time of an operation that an event will report. Reads the clock only if there is a
+/// sink.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timer(Option<Instant>);
 
@@ -76,20 +76,20 @@ impl Observer {
         &self.stats
     }
 
-    /// Starts the time of an operation that is about to begin.
+    /// Starts a timer for an operation that is about to begin.
     #[must_use]
     pub fn timer(&self) -> Timer {
         Timer(self.sink.as_ref().map(|_| Instant::now()))
     }
 
-    /// Passes the name of a node to the receiver of events.
+    /// Passes the name of a node to the sink.
     pub fn name(&self, node: u64, dir: u64, name: &[u8]) {
         if let Some(sink) = &self.sink {
             sink.name(node, dir, name);
         }
     }
 
-    /// Records a finished read of a source. Its structure follows from `purpose`.
+    /// Records a finished read of a source. The structure in the event follows from `purpose`.
     pub fn source_read(
         &self,
         timer: Timer,
@@ -132,7 +132,7 @@ impl Observer {
         self.emit(timer, kind, bytes(structure, blob, offset, len), None);
     }
 
-    /// Records a readahead hint of `len` bytes that the store below accepted.
+    /// Records an accepted readahead hint of `len` bytes.
     pub fn hint(&self, len: u64) {
         self.stats.add(Counter::HintedBytes, len);
     }
@@ -156,7 +156,7 @@ impl Observer {
         self.emit(Timer::default(), kind, of, None);
     }
 
-    /// Records a decode of a block, successful if `ok`.
+    /// Records a decode of a block; `ok` if it succeeded.
     pub fn decode(&self, timer: Timer, key: BlockKey, decoded_len: u64, ok: bool) {
         self.stats.add(Counter::Decodes, 1);
         if ok {
@@ -176,25 +176,22 @@ impl Observer {
         self.emit(timer, kind, of, None);
     }
 
-    /// Records that a read of a file has ended.
     pub fn file_read(&self, timer: Timer, node: u64, (offset, len): (u64, u64), ok: bool) {
         let of = bytes(Structure::Data, BlobId::IMAGE, offset, len);
         self.emit(timer, EventKind::FileRead { ok }, of, Some(node));
     }
 
-    /// Records that a write to a file has ended.
     pub fn file_write(&self, timer: Timer, node: u64, (offset, len): (u64, u64), ok: bool) {
         let of = bytes(Structure::Data, BlobId::IMAGE, offset, len);
         self.emit(timer, EventKind::FileWrite { ok }, of, Some(node));
     }
 
-    /// Records that a request to a server has ended, for `len` bytes from `offset` of the source.
+    /// Records a finished request to a server, for `len` bytes from `offset` of the source.
     pub fn fetched(&self, timer: Timer, (offset, len): (u64, u64), ok: bool) {
         let of = bytes(Structure::Unknown, BlobId::IMAGE, offset, len);
         self.emit(timer, EventKind::Fetch { ok }, of, None);
     }
 
-    /// Records a write to an output.
     pub fn write(&self, offset: u64, len: u64) {
         let timer = Timer::default();
         self.write_of(timer, Structure::Unknown, (offset, len), true);
@@ -218,12 +215,10 @@ impl Observer {
         self.emit(timer, kind, of, None);
     }
 
-    /// Records a flush of an output.
     pub fn flush(&self) {
         self.flush_ended(Timer::default(), true);
     }
 
-    /// Records a finished flush of a device.
     pub fn flush_ended(&self, timer: Timer, ok: bool) {
         self.stats.add(Counter::Flushes, 1);
         if !ok {
@@ -234,7 +229,6 @@ impl Observer {
         self.emit(timer, kind, of, None);
     }
 
-    /// Records that a device was told to discard `range`.
     pub fn discarded(&self, timer: Timer, range: Range<u64>, ok: bool) {
         let len = range.end - range.start;
         self.stats.add(Counter::Discards, 1);
@@ -268,7 +262,7 @@ const fn bytes(structure: Structure, blob: BlobId, offset: u64, len: u64) -> Byt
     }
 }
 
-/// A source whose requests are all counted: the first boundary.
+/// A source whose requests are counted.
 #[derive(Clone)]
 pub struct Counted {
     inner: Arc<dyn ReadAt>,
@@ -286,7 +280,7 @@ impl fmt::Debug for Counted {
 }
 
 impl Counted {
-    /// Counts the requests to `inner` as those of `blob`.
+    /// Counts the requests to `inner` as requests to `blob`.
     #[must_use]
     pub fn new(inner: Arc<dyn ReadAt>, blob: BlobId, observer: Arc<Observer>) -> Self {
         Self {
@@ -296,19 +290,16 @@ impl Counted {
         }
     }
 
-    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.inner.len()
     }
 
-    /// Returns whether there is no byte at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// Returns the blob that the bytes belong to.
     #[must_use]
     pub const fn blob(&self) -> BlobId {
         self.blob
@@ -319,7 +310,7 @@ impl Counted {
         &self.observer
     }
 
-    /// Reads as [`ReadAt::read_exact_at`] does, and counts the read as one for `purpose`.
+    /// Reads as [`ReadAt::read_exact_at`] does, and counts the read under `purpose`.
     ///
     /// # Errors
     /// The errors of the source.
@@ -366,7 +357,7 @@ impl Counted {
         result
     }
 
-    /// Returns whether a read may have to wait for a server, as [`ReadAt::is_slow`] does.
+    /// Returns whether a read may have to wait for a server: [`ReadAt::is_slow`].
     #[must_use]
     pub fn is_slow(&self) -> bool {
         self.inner.is_slow()
@@ -377,13 +368,13 @@ impl Counted {
         self.inner.distrust(range);
     }
 
-    /// Passes on that `range` is cached elsewhere, as for [`ReadAt::done_with`].
+    /// Tells the source that `range` is cached elsewhere: [`ReadAt::done_with`].
     pub fn done_with(&self, range: Range<u64>) {
         self.inner.done_with(range);
     }
 
-    /// Passes on a readahead hint, as for [`ReadAt::will_need`], and counts its bytes if the store
-    /// takes it.
+    /// Passes on a hint as [`ReadAt::will_need`] does, and counts its bytes if the store accepts
+    /// it.
     pub fn will_need(&self, range: Range<u64>) -> bool {
         let len = range.end - range.start;
         let is_taken = self.inner.will_need(range);

@@ -1,11 +1,9 @@
-//! The last boundary: bytes written to an output.
-
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use crate::{Observer, u64_from};
 
-/// Counts the writes and flushes of `inner`.
+/// A writer that counts the writes and flushes of `inner`.
 #[derive(Debug)]
 pub struct CountedWrite<W> {
     inner: W,
@@ -14,7 +12,6 @@ pub struct CountedWrite<W> {
 }
 
 impl<W: Write> CountedWrite<W> {
-    /// Creates a writer that counts from position 0.
     pub const fn new(inner: W, observer: Arc<Observer>) -> Self {
         Self {
             inner,
@@ -23,22 +20,21 @@ impl<W: Write> CountedWrite<W> {
         }
     }
 
-    /// Returns the number of bytes written so far.
+    /// Returns the number of bytes written so far, including [advanced](Self::advance) ones.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Returns the output itself.
     pub fn into_inner(self) -> W {
         self.inner
     }
 
-    /// Returns the output, for transfers by other means than writing. They are not counted.
+    /// Returns the output for transfers other than writes, which are not counted.
     pub const fn get_mut(&mut self) -> &mut W {
         &mut self.inner
     }
 
-    /// Advances the position by `len` bytes that reached the output by other means.
+    /// Advances the position by `len` bytes that reached the output by another transfer.
     pub const fn advance(&mut self, len: u64) {
         self.position += len;
     }

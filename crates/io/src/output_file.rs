@@ -1,8 +1,8 @@
 //! Opens a file that the user names for output: a log, a trace, an access list.
 //!
-//! A name in a directory that other users can change may lead to any file: a symbolic or hard link of
-//! theirs to a file of the caller, a FIFO at which open(2) waits forever. So the name is looked up
-//! once; the file that was found is checked, and opened by its descriptor.
+//! A name in a directory that other users can change may lead to any file: their symbolic or hard
+//! link to a file of the caller, or a FIFO at which open(2) waits forever. So the name is looked up
+//! once; the found file is checked and then opened through its descriptor.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,15 +12,14 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// How many times the name may change to another file while it is being opened.
+/// How often the name may change to another file while it is being opened.
 const ATTEMPTS: usize = 8;
-/// The mode bits that let users other than the owner write.
+/// The mode bits that let other users than the owner write.
 const WRITABLE: u32 = 0o022;
 
-/// The handling of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFile {
-    /// Appends the output to it.
+    /// Append the output to an existing file.
     Append,
     Replace,
 }
@@ -28,13 +27,13 @@ pub enum OutputFile {
 impl OutputFile {
     /// Opens the file at `path` for writing, or creates it.
     ///
-    /// A symbolic link is followed only if no user except root and the caller could have made it,
-    /// such as `/dev/stderr`. In a directory that others can change the file must be the caller's
-    /// or root's, and have no other name.
+    /// A symbolic link is followed only if only root or the caller could have made it, such as
+    /// `/dev/stderr`. In a directory that others can change the file must belong to the caller or
+    /// root, and have no other name.
     ///
     /// # Errors
-    /// `PermissionDenied` for such a link or file; `InvalidInput` for anything but a regular file,
-    /// character device or FIFO; the errors of open(2).
+    /// `PermissionDenied` for a link or file that breaks these rules; `InvalidInput` for anything
+    /// but a regular file, character device or FIFO; the errors of open(2).
     pub fn open(self, path: &Path) -> io::Result<File> {
         for _ in 0..ATTEMPTS {
             match find(path) {
@@ -98,7 +97,7 @@ fn find(path: &Path) -> io::Result<OwnedFd> {
         (true, false) => Ok(found),
         (true, true) => match rustix::fs::openat(&dir, name, flags, Mode::empty()) {
             Ok(found) => Ok(found),
-            // A dangling link. To create the file it names would follow the link unchecked.
+            // A dangling link. Creating the file that it names would follow the link unchecked.
             Err(Errno::NOENT) => refused("a symbolic link to a file that is not there"),
             Err(error) => Err(error.into()),
         },
@@ -193,7 +192,7 @@ mod tests {
         let mut file = OutputFile::Append.open(&at("link")).unwrap();
         file.write_all(b"x").unwrap();
         assert_eq!(fs::read(at("file")).unwrap(), b"x");
-        // As /dev/stderr and /dev/fd/N do.
+        // A link by descriptor, as /dev/stderr is.
         let name = by_descriptor(&file.into());
         assert!(OutputFile::Append.open(Path::new(&name)).is_err(), "closed");
         let file = File::options().append(true).open(at("file")).unwrap();

@@ -1,11 +1,11 @@
-//! The seam between storage and everything above it.
+//! The trait of sources.
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Identifies one of the byte stores of an image: 0 is the image itself, others are devices or
-/// objects it refers to.
+/// objects that it refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobId(pub u32);
 
@@ -16,25 +16,24 @@ impl BlobId {
 /// The access pattern of readahead, for a store that has a cache below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pattern {
-    /// The bytes around them are not read.
+    /// The bytes around the range are not read.
     #[default]
     Scattered,
-    /// The bytes after them will be read next.
+    /// The bytes after the range will be read next.
     Forward,
-    /// A long block that is wanted by itself. A read of the adjacent block does not predict the
-    /// next one.
+    /// A long block that is wanted by itself. A read of the adjacent block does not make a
+    /// sequential reader.
     Single,
-    /// The bytes will not be read again soon: they need not enter the cache, but may be read from
+    /// The bytes will not be read again soon. They need not enter the cache, but may be read from
     /// it.
     Once,
 }
 
-/// Positional, exact reads from many threads at once. Short data is an error.
+/// A source with positional, exact reads from many threads at once. Short data is an error.
 pub trait ReadAt: Send + Sync {
-    /// Returns the length in bytes. It is fixed for the life of the source.
+    /// Returns the length in bytes, which never changes.
     fn len(&self) -> u64;
 
-    /// Returns whether the source holds no byte at all.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -43,11 +42,12 @@ pub trait ReadAt: Send + Sync {
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the range reaches past [`len`](Self::len) or the store
-    /// has fewer bytes than it said; otherwise what the store reports. After an error the contents
-    /// of `out` are unspecified and must not be used.
+    /// is shorter than it said; otherwise the errors of the store. After an error the contents of
+    /// `out` are unspecified and must not be used.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Reads ahead like `read_exact_at`, in long requests, with the access pattern of the bytes.
+    /// Reads as `read_exact_at` does, for readahead in long requests; `pattern` tells how the bytes
+    /// are accessed.
     ///
     /// # Errors
     /// The errors of [`read_exact_at`](Self::read_exact_at).
@@ -57,27 +57,27 @@ pub trait ReadAt: Send + Sync {
     }
 
     /// Hints that `range` will be read soon, so that a store with a cache below may prefetch it.
-    /// Returns immediately, without a guarantee. Returns whether the store takes hints.
+    /// Returns immediately, without a guarantee. Returns whether the store accepts hints.
     fn will_need(&self, range: Range<u64>) -> bool {
         let _ = range;
         false
     }
 
-    /// Hints that `range` was read and that the caller keeps it, so that a store need not keep it
-    /// in a cache of its own. The range can still be read again.
+    /// Hints that the caller has cached `range`, so that a store need not cache it too. The range
+    /// can still be read again.
     fn done_with(&self, range: Range<u64>) {
         let _ = range;
     }
 
-    /// Tells the store that `range` could be read but has wrong bytes. A store that fetched them
-    /// without a proof fetches them again for the next read.
+    /// Tells the store that the bytes of `range` are wrong. A store that fetched them without
+    /// verification fetches them again for the next read.
     fn distrust(&self, range: Range<u64>) {
         let _ = range;
     }
 
     /// Returns whether a read may have to wait for a server now. A front end then answers from
     /// local data before it waits ([`wait::attempt`](crate::wait::attempt)). A source that returns
-    /// true must keep to the rules of [`wait`](crate::wait).
+    /// true must obey the rules of [`wait`](crate::wait).
     fn is_slow(&self) -> bool {
         false
     }
@@ -113,10 +113,11 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
     }
 }
 
-/// Fails as [`ReadAt::read_exact_at`] must when `offset..offset + wanted` is not inside `len`.
+/// Returns an error unless `offset..offset + wanted` lies inside `len`, as
+/// [`ReadAt::read_exact_at`] must.
 ///
 /// # Errors
-/// [`io::ErrorKind::UnexpectedEof`] naming the range and the length.
+/// [`io::ErrorKind::UnexpectedEof`], with the range and the length.
 pub fn past_end(offset: u64, wanted: usize, len: u64) -> io::Result<()> {
     match offset.checked_add(crate::u64_from(wanted)) {
         Some(end) if end <= len => Ok(()),

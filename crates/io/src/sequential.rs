@@ -1,8 +1,8 @@
 //! Detection of sequential reads, and how far ahead of them to read.
 //!
-//! One rule serves every boundary at which something is read ahead: the engine plans requests and
-//! decodes with it, a FUSE mount without large readahead stores pages with it, a remote image
-//! fetches chunks with it. The boundaries differ in the unit and in the [`WindowRules`].
+//! One rule serves all readahead: the engine plans requests and decodes with it, a FUSE mount
+//! without large readahead stores pages with it, a remote image fetches chunks with it. They differ
+//! in the unit and in the [`WindowRules`].
 //!
 //! A read that begins near the end of an earlier one, or within the range that was requested ahead
 //! of it, belongs to the same stream. Once a stream is proven, a window is requested ahead of it.
@@ -13,22 +13,22 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Shortest read, in bytes, of a reader that is assumed to have several such reads in flight, as
-/// the kernel's readahead has: they may arrive in any order.
+/// Shortest read, in bytes, that is taken for one of several in flight, as the kernel's readahead
+/// makes them. Such reads may arrive in any order.
 const LARGE_READ: u64 = 64 << 10;
-/// Number of large reads by which a reader may be early or late.
+/// Number of large reads by which a read may be early or late.
 const READS_AT_ONCE: u64 = 4;
 /// Fewest reads that the first window holds.
 const READS_IN_WINDOW: u64 = 2;
 
-/// Parameters of a boundary, in bytes: which reads are a stream, and how far ahead of it to read.
+/// Parameters that decide which reads are a stream, and how far ahead of it to read. In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRules {
     pub first: u64,
-    /// The largest window; 0 turns reading ahead off.
+    /// The largest window; 0 turns readahead off.
     pub max: u64,
-    /// How far from the end of the last read the next read may be, and still count as the same stream. For large
-    /// reads, the limit is at least four times their length.
+    /// Largest distance between the end of the last read and the next read of the same stream. For
+    /// large reads, it is at least four times their length.
     pub slack: u64,
     /// Bytes that a reader must read in order before a window is requested.
     pub proof: u64,
@@ -43,7 +43,7 @@ pub struct WindowRules {
 /// A sequential reader, and the range that was requested ahead of it.
 #[derive(Clone, Debug)]
 pub struct SequentialWindow {
-    /// Bytes read in order.
+    /// Number of bytes read in order.
     run: u64,
     /// End of the furthest read.
     next: u64,
@@ -55,29 +55,27 @@ pub struct SequentialWindow {
     mark: u64,
 }
 
-/// The sequential readers of the files that `K` names, recognised by the places that they read.
+/// The sequential readers of several files, which `K` identifies.
 #[derive(Debug)]
 pub struct SequentialStreams<K> {
     capacity: usize,
-    /// The most recently used first.
+    /// Most recently used first.
     streams: VecDeque<(K, u64, SequentialWindow)>,
     begun: u64,
 }
 
-/// The stream of a read, and the range to request.
+/// The stream that a read belongs to, and the range to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Number of the stream that it belongs to.
     pub stream: u64,
     /// The range to request now. Its start is the mark: a read that passes it requests the next
-    /// one.
+    /// range.
     pub ahead: Option<Range<u64>>,
-    /// Number of the stream that this one replaced.
+    /// The stream that was forgotten to make room for a new one.
     pub evicted: Option<u64>,
 }
 
 impl SequentialWindow {
-    /// Creates a stream that begins with a read of `range`.
     #[must_use]
     pub const fn new(range: &Range<u64>) -> Self {
         Self {
@@ -99,7 +97,7 @@ impl SequentialWindow {
             rules.slack
         };
         let last = self.next.max(self.ahead) + slack;
-        // A read that is made again is no step back.
+        // A repeated read is not a step back.
         let first = self.next.saturating_sub(slack.max(len));
         range.start >= first && range.start <= last
     }
@@ -111,8 +109,8 @@ impl SequentialWindow {
         (start < range.end && range.end <= self.ahead).then_some(start..range.end)
     }
 
-    /// Records a read that continues the stream. Returns the range to request now, which ends at
-    /// `end`.
+    /// Records a read that continues the stream. `end` is the end of the file. Returns the range to
+    /// request now.
     fn advance(&mut self, range: &Range<u64>, end: u64, rules: &WindowRules) -> Option<Range<u64>> {
         if range.end <= self.next {
             return None;
@@ -130,7 +128,7 @@ impl SequentialWindow {
         let len = range.end - range.start;
         self.window = (self.window * 2).max(rules.first);
         self.window = self.window.max(len * READS_IN_WINDOW);
-        // Several streams may share the memory for what is ahead, so that the largest window shrinks.
+        // The largest window shrinks when several streams share the memory for readahead.
         self.window = self.window.min(rules.max);
         self.mark = self.ahead.max(self.next + rules.lead);
         let window_end = self.mark + self.window;
@@ -141,7 +139,8 @@ impl SequentialWindow {
 }
 
 impl<K: Copy + PartialEq> SequentialStreams<K> {
-    /// Creates a record of `capacity` streams, which forgets the least recently used one first.
+    /// Creates a record of at most `capacity` streams. The least recently used stream is forgotten
+    /// first.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self {
@@ -151,19 +150,17 @@ impl<K: Copy + PartialEq> SequentialStreams<K> {
         }
     }
 
-    /// Returns the number of streams.
     #[must_use]
     pub fn len(&self) -> usize {
         self.streams.len()
     }
 
-    /// Returns whether nothing was read yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
-    /// Records a read of `range` of the file `key`, which ends at `end`.
+    /// Records a read of `range` of the file `key`, whose length is `end`.
     pub fn on_read(&mut self, key: K, range: &Range<u64>, end: u64, rules: &WindowRules) -> Step {
         let continues = |(of, _, window): &(K, u64, SequentialWindow)| {
             *of == key && window.continues_at(range, rules)
@@ -195,7 +192,7 @@ impl<K: Copy + PartialEq> SequentialStreams<K> {
         }
     }
 
-    /// Returns the stream of the file `key` that was read last.
+    /// Returns the most recently read stream of the file `key`.
     pub fn last_of(&self, key: K) -> Option<&SequentialWindow> {
         let found = self.streams.iter().find(|(of, _, _)| *of == key);
         found.map(|(_, _, window)| window)

@@ -1,5 +1,3 @@
-//! Counters at every boundary a block crosses.
-
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +11,6 @@ macro_rules! counters {
         }
 
         impl Counter {
-            /// All counters, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// Returns the name in `--stats` and JSON output.
@@ -26,17 +23,13 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Read requests to the source.
     SourceRequests = "source_requests",
     /// Bytes requested from the source.
     SourceBytes = "source_bytes",
     /// Reads of the source that failed or were short.
     SourceErrors = "source_errors",
-    /// Requests made for metadata.
     MetadataRequests = "metadata_requests",
-    /// Requests made by readahead.
     ReadaheadRequests = "readahead_requests",
-    /// Bytes requested by readahead.
     ReadaheadBytes = "readahead_bytes",
     /// Bytes read ahead but evicted before a reader asked for them.
     ReadaheadWastedBytes = "readahead_wasted_bytes",
@@ -46,35 +39,30 @@ counters! {
     MetadataHits = "metadata_hits",
     /// Metadata blocks that had to be read.
     MetadataMisses = "metadata_misses",
-    /// Data found in the cache or in readahead data.
+    /// Lookups of data that was cached or read ahead.
     CacheHits = "cache_hits",
-    /// Data that had to be read or decoded.
+    /// Lookups of data that had to be read or decoded.
     CacheMisses = "cache_misses",
-    /// Times a reader waited for another thread's read or decode of the same block.
+    /// Waits of a reader for another thread's read or decode of the same block.
     CacheWaits = "cache_waits",
     Decodes = "decodes",
-    /// Decodes of metadata blocks.
     MetadataDecodes = "metadata_decodes",
     /// Bytes produced by decoding.
     DecodedBytes = "decoded_bytes",
     /// Decodes of a block that had been decoded before.
     RepeatedDecodes = "repeated_decodes",
     DecodeErrors = "decode_errors",
-    /// Bytes handed to the front end.
+    /// Bytes passed to the front end.
     ServedBytes = "served_bytes",
-    /// Writes to an output.
     Writes = "writes",
-    /// Bytes written to an output.
     WrittenBytes = "written_bytes",
-    /// Flushes of an output.
     Flushes = "flushes",
     /// Writes and flushes that failed.
     WriteErrors = "write_errors",
-    /// Ranges that a device was told to discard.
     Discards = "discards",
 }
 
-/// Running totals, cheap enough to be always on.
+/// The values of all counters, cheap enough to be always on.
 #[derive(Debug)]
 pub struct IoStats {
     values: Vec<AtomicU64>,
@@ -89,14 +77,12 @@ impl Default for IoStats {
 }
 
 impl IoStats {
-    /// Adds `n` to a counter.
     pub fn add(&self, counter: Counter, n: u64) {
         if let Some(value) = self.values.get(index(counter)) {
             value.fetch_add(n, Ordering::Relaxed);
         }
     }
 
-    /// Returns the counter's value now.
     #[must_use]
     pub fn get(&self, counter: Counter) -> u64 {
         self.values
@@ -104,7 +90,6 @@ impl IoStats {
             .map_or(0, |value| value.load(Ordering::Relaxed))
     }
 
-    /// Returns all values now.
     #[must_use]
     pub fn snapshot(&self) -> StatsSnapshot {
         StatsSnapshot {
@@ -128,7 +113,6 @@ impl StatsSnapshot {
         self.values.get(index(counter)).copied().unwrap_or(0)
     }
 
-    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.values.iter().zip(&earlier.values);
@@ -137,7 +121,6 @@ impl StatsSnapshot {
         }
     }
 
-    /// Iterates over counters and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
         Counter::ALL
             .iter()

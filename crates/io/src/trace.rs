@@ -1,4 +1,4 @@
-//! One event for each time a block crosses a boundary.
+//! Events of a trace.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::Unpoisoned;
 /// The reason for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// A reader waits for it.
+    /// A reader waits for the bytes.
     #[default]
     Demand,
     /// Readahead of a sequential reader or a bulk stream.
@@ -20,7 +20,6 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Returns the name in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,13 +34,12 @@ impl Purpose {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Structure {
-    /// Unknown: an output, a flush.
+    /// Also for outputs and flushes.
     #[default]
     Unknown,
-    /// A structure that only the driver knows.
     Named(StructureName),
     Directory,
-    /// Metadata of any other kind, or of an unknown kind.
+    /// Metadata of another or an unknown kind.
     Metadata,
     Data,
 }
@@ -69,7 +67,8 @@ impl Structure {
     /// The structures that have the same name in all formats.
     const COMMON: [Self; 4] = [Self::Unknown, Self::Directory, Self::Metadata, Self::Data];
 
-    /// Creates a structure that only the driver knows. Its name is a word of up to 15 lower-case letters.
+    /// Creates a structure that only the driver knows. The name is a word of up to 15 lower-case
+    /// letters.
     #[must_use]
     pub fn named(name: &str) -> Self {
         let mut bytes = [0; 15];
@@ -79,7 +78,6 @@ impl Structure {
         Self::Named(StructureName(bytes))
     }
 
-    /// Returns the name in traces.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -91,7 +89,7 @@ impl Structure {
         }
     }
 
-    /// Returns the structure with this name in traces; `None` for a name that none can have.
+    /// Parses the name of a structure in traces. Returns `None` for an invalid name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let is_name = (1..=15).contains(&name.len());
@@ -104,59 +102,52 @@ impl Structure {
     }
 }
 
-/// The boundary that was crossed.
+/// What happened to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A read of the source ended.
     SourceRead {
         purpose: Purpose,
-        /// Whether all bytes were read.
+        /// Whether all bytes were transferred.
         ok: bool,
     },
-    /// Data was found in memory.
     CacheHit,
-    /// Data was not in memory.
     CacheMiss,
     /// A reader waited for a read or decode in flight.
     CacheWait,
-    /// A block was decoded.
     Decode {
-        /// Whether the codec accepted it.
+        /// Whether decoding succeeded.
         ok: bool,
     },
-    /// A write to an output or device ended.
     Write {
-        /// Whether all bytes were written.
+        /// Whether all bytes were transferred.
         ok: bool,
     },
-    /// A flush of an output or device ended.
-    Flush { ok: bool },
-    /// A device was told to discard a range.
+    Flush {
+        ok: bool,
+    },
     Discard {
-        /// Whether the device accepted it.
+        /// Whether the device accepted the range.
         ok: bool,
     },
-    /// A request to a server ended.
     Fetch {
-        /// Whether an answer came, and all of it was kept.
+        /// Whether the server answered, and the whole answer was stored.
         ok: bool,
     },
-    /// A read of a file ended: its bytes were handed to the front end. Offsets count from the start of
-    /// the file.
+    /// A read of a file ended, and its bytes were passed to the front end. Offsets count from the
+    /// start of the file.
     FileRead {
-        /// Whether all bytes were read.
+        /// Whether all bytes were transferred.
         ok: bool,
     },
     /// A write to a file ended. Offsets count from the start of the file.
     FileWrite {
-        /// Whether all bytes were written.
+        /// Whether all bytes were transferred.
         ok: bool,
     },
 }
 
 impl EventKind {
-    /// Returns the name in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -174,7 +165,7 @@ impl EventKind {
         }
     }
 
-    /// Returns whether it succeeded. Kinds that cannot fail always have.
+    /// Returns whether the operation succeeded; true for kinds that cannot fail.
     #[must_use]
     pub const fn ok(self) -> bool {
         match self {
@@ -191,27 +182,25 @@ impl EventKind {
     }
 }
 
-/// A block crossing a boundary.
+/// An event in the life of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time of its end, since the observer was created.
+    /// Time of the end, since the observer was created.
     pub at: Duration,
-    /// Its duration; zero if it was not measured.
+    /// Duration; zero if it was not measured.
     pub took: Duration,
     pub kind: EventKind,
-    /// The structure that the bytes belong to.
     pub structure: Structure,
-    /// The blob of the bytes.
     pub blob: BlobId,
     /// First byte, as an offset into the blob or output.
     pub offset: u64,
     pub len: u64,
-    /// The node of a read or write of a file, if it is known.
+    /// The node of a read or write of a file, if known.
     pub node: Option<u64>,
 }
 
 impl Event {
-    /// Returns when it began.
+    /// Returns the time of the start.
     #[must_use]
     pub const fn start(&self) -> Duration {
         self.at.saturating_sub(self.took)
@@ -223,8 +212,8 @@ pub trait EventSink: Send + Sync {
     /// Receives an event. Must not call back into the observed object.
     fn event(&self, event: &Event);
 
-    /// Receives the name of a node, when the front end learns it: the directory that it is in, and the
-    /// name there. Ignored by default.
+    /// Receives the name of a node and its directory, when the front end learns it. Ignored by
+    /// default.
     fn name(&self, node: u64, dir: u64, name: &[u8]) {
         let _ = (node, dir, name);
     }
@@ -236,7 +225,7 @@ impl<F: Fn(&Event) + Send + Sync> EventSink for F {
     }
 }
 
-/// Keeps the newest events in memory.
+/// A sink that keeps the newest events in memory.
 #[derive(Debug)]
 pub struct EventLog {
     capacity: usize,
@@ -244,7 +233,6 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Creates a log of the newest `capacity` events.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self {
@@ -253,7 +241,6 @@ impl EventLog {
         }
     }
 
-    /// Removes and returns the events, oldest first.
     pub fn take(&self) -> Vec<Event> {
         let mut events = self.events.lock().unpoisoned();
         std::mem::take(&mut *events).into()

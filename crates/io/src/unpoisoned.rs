@@ -1,16 +1,13 @@
-//! Locks that a panicking thread held.
-
 use std::sync::{LockResult, PoisonError};
 
-/// Continues with data whose lock a panicking thread held.
+/// Ignores the poisoning of a lock that a panicking thread held.
 ///
-/// Each critical section of this project leaves its data valid between any two statements, so that one
-/// panic does not become a panic of every thread that uses the lock later.
+/// Each critical section of this project leaves its data valid between any two statements. So one
+/// panic need not become a panic of every thread that uses the lock later.
 pub trait Unpoisoned {
-    /// A guard, or the data.
+    /// The guard, or the data of a consumed lock.
     type Guard;
 
-    /// Returns the guard, poisoned or not.
     fn unpoisoned(self) -> Self::Guard;
 }
 

@@ -4,8 +4,8 @@
 //! wait happens deep below it, often in the middle of a driver. So the front end sets a rule for
 //! its thread, and code that may wait long calls [`allowed`] first:
 //!
-//! - [`attempt`]: no wait at all. The work fails where it would wait, and the caller is told.
-//! - [`until`]: the wait ends when a [`Stop`] is set, for work that no caller wants any more.
+//! - [`attempt`]: do not wait at all. The work fails where it would wait, and the caller is told.
+//! - [`until`]: stop waiting when a [`Stop`] is set, for work that no caller wants any more.
 //!
 //! Without a rule a thread waits without a limit. Threads that the work starts have no rule.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The longest wait between two calls of [`allowed`].
 pub const SLICE: Duration = Duration::from_millis(50);
 
-/// Ends the waits of a thread, from any other thread.
+/// A flag that ends the waits of another thread.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
@@ -28,7 +28,6 @@ impl Stop {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Returns whether the waits are to end.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -49,7 +48,7 @@ thread_local! {
     static RULE: RefCell<Rule> = const { RefCell::new(Rule::Free) };
 }
 
-/// Restores the rule that was in force before, also after a panic.
+/// A guard that restores the earlier rule, also after a panic.
 struct Restore(Option<Rule>);
 
 impl Drop for Restore {
@@ -64,8 +63,8 @@ fn under(rule: Rule) -> Restore {
     Restore(Some(RULE.replace(rule)))
 }
 
-/// Runs `work` without waits. Returns `None` if a part of it would have waited. Its result, which
-/// may be an error or incomplete, is then dropped.
+/// Runs `work` without waits. Returns `None` if a wait was refused: the result, which may be an
+/// error or incomplete, is then dropped.
 pub fn attempt<T>(work: impl FnOnce() -> T) -> Option<T> {
     let restore = under(Rule::Never { refused: false });
     let result = work();
@@ -80,8 +79,8 @@ pub fn until<T>(stop: &Arc<Stop>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Returns whether the current thread may wait, or go on waiting. A wait is cut into slices of at most
-/// [`SLICE`], with this call before each.
+/// Returns whether the current thread may wait, or continue to wait. A long wait consists of slices
+/// of at most [`SLICE`], with this call before each.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] inside [`attempt`], which records it;
@@ -102,20 +101,19 @@ pub fn allowed() -> io::Result<()> {
     })
 }
 
-/// Returns whether the current thread has a rule. Without one, waits need not be cut into slices.
+/// Returns whether the current thread has a rule. Without one, waits need no slices.
 #[must_use]
 pub fn is_ruled() -> bool {
     RULE.with_borrow(|rule| !matches!(rule, Rule::Free))
 }
 
-/// Returns whether the current thread is inside [`attempt`].
 #[must_use]
 pub fn is_attempt() -> bool {
     RULE.with_borrow(|rule| matches!(rule, Rule::Never { .. }))
 }
 
-/// Returns whether the rule of the current thread has refused a wait. A failure then concerns only
-/// this thread, and no other that wants the same bytes.
+/// Returns whether the rule of the current thread has refused a wait. A failure then affects only
+/// this thread, and not others that want the same bytes.
 #[must_use]
 pub fn was_refused() -> bool {
     RULE.with_borrow(|rule| match rule {
@@ -125,7 +123,7 @@ pub fn was_refused() -> bool {
     })
 }
 
-/// Forgets that a wait was refused: the result so far is enough for [`attempt`].
+/// Forgets that a wait was refused, because the result so far is sufficient for [`attempt`].
 pub fn accept() {
     RULE.with_borrow_mut(|rule| {
         if let Rule::Never { refused } = rule {

@@ -9,15 +9,15 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::{u64_from, usize_from};
 
-/// Average memory of an entry, for the size of the table.
+/// Average memory of an entry, which determines the size of the table.
 const TYPICAL: u64 = 4096;
-/// Number of entries for which the table is made.
+/// Smallest number of entries to size the table for.
 const FEWEST: usize = 16;
 const MOST: usize = 1 << 14;
 
 /// A value whose memory is counted.
 pub trait Weighed {
-    /// Returns the number of bytes that it takes, including its place in the cache.
+    /// Returns the memory of the value in bytes, including its entry in the cache.
     fn weight(&self) -> u64;
 }
 
@@ -36,9 +36,9 @@ impl<K, V: Weighed> Weighter<K, V> for ByWeight {
     }
 }
 
-/// The values used last, bounded in bytes: indexes of directories, for example.
+/// A cache of the most recently used values, bounded in bytes: indexes of directories, for example.
 ///
-/// Even a value that takes nine tenths of the budget is kept, so that large, expensive values are
+/// Even a value that takes nine tenths of the budget is cached, so that large, expensive values are
 /// not made again at each use.
 pub struct WeighedCache<K, V> {
     cache: Cache<K, V, ByWeight>,
@@ -51,7 +51,6 @@ impl<K, V> fmt::Debug for WeighedCache<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone + Weighed> WeighedCache<K, V> {
-    /// Creates a cache of at most `budget` bytes.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         let budget = u64_from(budget);
@@ -69,24 +68,21 @@ impl<K: Clone + Eq + Hash, V: Clone + Weighed> WeighedCache<K, V> {
                 DefaultHashBuilder::default(),
                 DefaultLifecycle::default(),
             ),
-            // Only a missing capacity is an error, and both are there.
+            // Unreachable: only a missing capacity is an error.
             Err(_) => Cache::with_weighter(items, budget, ByWeight),
         };
         Self { cache }
     }
 
-    /// Returns a value, which counts as a use of it.
     #[must_use]
     pub fn get(&self, key: &K) -> Option<V> {
         self.cache.get(key)
     }
 
-    /// Inserts a value, or replaces it. Evicts others if there is no room.
     pub fn insert(&self, key: K, value: V) {
         self.cache.insert(key, value);
     }
 
-    /// Returns the number of bytes held now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.cache.weight()

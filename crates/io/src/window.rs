@@ -1,11 +1,10 @@
-//! A part of a source as a source of its own: images inside other files.
+//! A part of a source as a source of its own, for images inside other files.
 
 use std::io;
 use std::ops::Range;
 
 use crate::{BlockDevice, Pattern, ReadAt, past_end};
 
-/// `range` of `inner`, with offsets from 0.
 #[derive(Debug)]
 pub struct Window<S> {
     inner: S,
@@ -14,7 +13,7 @@ pub struct Window<S> {
 
 impl<S: ReadAt> Window<S> {
     /// Creates a window on the part of `inner` that starts at `offset` and is `size` bytes long, or
-    /// reaches to the end.
+    /// reaches to the end of `inner`.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the part does not lie inside `inner`.

@@ -23,7 +23,7 @@ pub trait UndoLog: Send {
     /// The errors of the store.
     fn write_all_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Returns once everything written before is durable.
+    /// Returns once all earlier writes are durable.
     ///
     /// # Errors
     /// The errors of the store.
@@ -32,9 +32,9 @@ pub trait UndoLog: Send {
 
 /// A device that saves the old bytes of `inner` in an undo file before it changes them.
 ///
-/// A write stays in memory, and reads return it. [`flush`](BlockDevice::flush) writes it to
-/// `inner`, and so does a write once 4 MiB are pending. An error of the undo file is an error of
-/// that flush or write. No pending write has reached `inner` then, and the next flush tries again.
+/// Writes stay in memory, and reads return them. [`flush`](BlockDevice::flush) writes them to
+/// `inner`, and so does a write once 4 MiB are pending. If the undo file cannot be written, that
+/// flush or write fails. No pending write has reached `inner` then, and the next flush tries again.
 ///
 /// [`finish`](Self::finish) records in the undo file that the changes are complete. No write may
 /// follow.
@@ -92,8 +92,7 @@ impl<D: BlockDevice> UndoDevice<D> {
     /// Flushes. If there was any change, records in the undo file that the changes are complete.
     ///
     /// # Errors
-    /// The errors of a flush. The undo file is still usable, as the undo file of an interrupted
-    /// change.
+    /// The errors of a flush. The undo file is still usable, as that of an interrupted change.
     pub fn finish(&self) -> io::Result<()> {
         self.flush()?;
         let mut state = self.state();
@@ -111,7 +110,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         self.state.lock().unpoisoned()
     }
 
-    /// Keeps a part of a sector for a later write.
+    /// Keeps a part of a sector until it is written.
     fn keep(
         &self,
         state: &mut UndoState,
@@ -135,7 +134,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         Ok(())
     }
 
-    /// Saves the old bytes of the pending sectors, then writes them.
+    /// Saves the old bytes of the pending sectors, then writes the sectors.
     fn drain(&self, state: &mut UndoState) -> io::Result<()> {
         if state.pending.is_empty() {
             return Ok(());
@@ -153,7 +152,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         };
         let (bytes, saved) = self.records(state, &runs, &seal)?;
         if let Some(header) = header {
-            // The end slot is still zeros.
+            // The end slot stays zero until the changes are complete.
             let head = [header, [0; 512]].concat();
             state.log.write_all_at(0, &head)?;
         }
@@ -174,7 +173,7 @@ impl<D: BlockDevice> UndoDevice<D> {
         Ok(())
     }
 
-    /// Creates the header of a new file.
+    /// Creates the header of the undo file.
     fn header(&self) -> io::Result<([u8; 512], Seal)> {
         let mut first = vec![0; usize_from(self.inner.len().min(SECTOR))];
         self.inner.read_exact_at(0, &mut first)?;
@@ -230,7 +229,7 @@ impl<D: BlockDevice> UndoDevice<D> {
 }
 
 impl UndoState {
-    /// Returns the parts of a range, each with a flag whether its old bytes must still be saved.
+    /// Splits a range into parts, each with a flag whether its old bytes must still be saved.
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, bool)> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -258,7 +257,7 @@ fn overwrite(sector: &mut [u8], place: Range<usize>, data: &[u8]) -> io::Result<
     Ok(())
 }
 
-/// Joins consecutive sectors into one run of bytes each.
+/// Joins consecutive sectors into runs of bytes.
 fn runs(pending: &BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
     let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
     for (&offset, bytes) in pending {
@@ -279,7 +278,7 @@ impl<D: BlockDevice> ReadAt for UndoDevice<D> {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         past_end(offset, out.len(), self.len())?;
-        // Held during the read, so that no sector is written to the device meanwhile.
+        // The lock is held during the read, so that no sector is written to the device meanwhile.
         let state = self.state();
         self.inner.read_exact_at(offset, out)?;
         let end = offset + u64_from(out.len());

@@ -1,5 +1,3 @@
-//! Reasons to refuse an undo file.
-
 use std::fmt;
 use std::io;
 
@@ -9,9 +7,8 @@ use super::format::VERSION;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UndoError {
-    /// The bytes are not those of an undo file.
     NotUndo,
-    /// A version that this reader does not know.
+    /// The version is unknown.
     Version(u32),
     /// The file contradicts itself.
     Damaged {
@@ -19,29 +16,21 @@ pub enum UndoError {
         at: u64,
         what: &'static str,
     },
-    /// The file was made for a volume of another length.
     Length {
-        /// Length of the volume that the file was made for.
         expected: u64,
-        /// Length of this volume.
         found: u64,
     },
-    /// The first sector is neither as before the changes nor as after them.
+    /// The first sector matches neither its state before the changes nor that after them.
     OtherVolume,
-    /// A sector is neither as before the changes nor as after them.
+    /// A sector matches neither its state before the changes nor that after them.
     Changed {
-        /// Offset on the volume.
         offset: u64,
     },
-    /// The undo file could not be read.
     Read(io::Error),
-    /// The volume could not be read.
     Volume {
-        /// Offset on the volume.
         offset: u64,
         source: io::Error,
     },
-    /// The volume could not be written or flushed.
     Write {
         /// Offset on the volume; `None` for a flush.
         offset: Option<u64>,
@@ -50,8 +39,8 @@ pub enum UndoError {
 }
 
 impl UndoError {
-    /// Returns whether the volume differs from its state after the changes: [`UndoFile::restore`]
-    /// writes to it only with `force`.
+    /// Returns whether the volume differs from its state after the changes, so that only a forced
+    /// [`UndoFile::restore`] writes to it.
     ///
     /// [`UndoFile::restore`]: super::UndoFile::restore
     #[must_use]

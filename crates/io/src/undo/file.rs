@@ -1,4 +1,4 @@
-//! Reads an undo file, and puts its bytes back. The file counts as hostile.
+//! Reads an undo file, and restores its bytes. The file is treated as hostile.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -12,7 +12,7 @@ use super::format::{
 use super::ranges::Ranges;
 use crate::{CountedDevice, Purpose, ReadAt, Structure, u64_from, usize_from};
 
-/// An undo file, whose records are read from the file each time they are needed.
+/// An undo file. Its records are read from the file each time they are needed.
 pub struct UndoFile {
     source: Arc<dyn ReadAt>,
     header: Header,
@@ -20,25 +20,25 @@ pub struct UndoFile {
     end: End,
 }
 
-/// The amounts of a restore.
+/// The result of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Bytes that the undo file holds.
+    /// Number of bytes that the undo file holds.
     pub saved: u64,
-    /// Bytes that were written: of each record, from the first to the last sector that differed.
+    /// Number of written bytes: for each record, from the first to the last sector that differed.
     pub written: u64,
     /// Whether the changes were complete according to the undo file; otherwise they were
     /// interrupted.
     pub complete: bool,
 }
 
-/// Takes the position in the file, the head and the body of a record.
+/// A visitor of the position in the file, the head and the body of each record.
 type Visit<'v> = dyn FnMut(u64, &Head, &[u8]) -> Result<(), UndoError> + 'v;
 
 /// The result of comparing a volume with an undo file.
 struct Survey {
     saved: Ranges,
-    /// Sectors that are as they were before the changes, or as a change left them.
+    /// Sectors whose contents match a state before, between or after the changes.
     known: Ranges,
 }
 
@@ -52,10 +52,11 @@ impl fmt::Debug for UndoFile {
 }
 
 impl UndoFile {
-    /// Reads the header.
+    /// Opens an undo file, and reads its header.
     ///
     /// # Errors
-    /// [`UndoError::NotUndo`], [`UndoError::Version`], [`UndoError::Damaged`] and [`UndoError::Read`].
+    /// [`UndoError::NotUndo`], [`UndoError::Version`], [`UndoError::Damaged`] and
+    /// [`UndoError::Read`].
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Self, UndoError> {
         if source.len() < RECORDS_AT {
             return Err(UndoError::NotUndo);
@@ -87,8 +88,8 @@ impl UndoFile {
 
     /// Writes all bytes of the file back to the device, and flushes it.
     ///
-    /// The whole file is checked before the first write, and so is each sector of the volume that
-    /// it names. `force` leaves out the second check. If a call was interrupted, another call
+    /// Before the first write, the whole file is checked, and so is each sector of the volume that
+    /// it names. `force` skips the check of the sectors. If a call was interrupted, another call
     /// completes it.
     ///
     /// # Errors
@@ -128,7 +129,7 @@ impl UndoFile {
         Ok(restored)
     }
 
-    /// Checks all records, and the sectors of the volume against them.
+    /// Checks all records, and compares the sectors of the volume with them.
     fn survey(&self, device: &CountedDevice) -> Result<Survey, UndoError> {
         let mut survey = Survey {
             saved: Ranges::default(),
@@ -161,7 +162,7 @@ impl UndoFile {
         Ok(survey)
     }
 
-    /// Refuses a volume that is neither as before the changes nor as after them.
+    /// Refuses a volume whose sectors match no state before, between or after the changes.
     fn compare(&self, device: &CountedDevice, survey: &Survey) -> Result<(), UndoError> {
         let first = 0..self.header.volume_len.min(SECTOR);
         let is_known = survey.known.first_gap(first.clone()).is_none();
@@ -179,7 +180,7 @@ impl UndoFile {
     /// Calls `visit` with the position, the head and the body of each record.
     fn records(&self, visit: &mut Visit<'_>) -> Result<(), UndoError> {
         let mut position = RECORDS_AT;
-        // If a batch is torn, no byte of it or of a later batch was written to the volume.
+        // If a batch is torn, the volume was not written by it or by a later batch.
         let mut batch = 0;
         while position < self.source.len() {
             match self.record(position)? {
@@ -197,7 +198,7 @@ impl UndoFile {
         Ok(())
     }
 
-    /// Reads a record. Breaks if there is no whole record.
+    /// Reads a record. Breaks if the file ends inside it, or it is torn.
     fn record(&self, position: u64) -> Result<ControlFlow<(), (Head, Vec<u8>)>, UndoError> {
         let torn = Ok(ControlFlow::Break(()));
         let Some(body_at) = position.checked_add(HEAD) else {
@@ -227,7 +228,7 @@ impl UndoFile {
         }
     }
 
-    /// Accepts a torn end, as after a power cut: the changes did not end, and no batch follows.
+    /// Accepts a torn end, as a power cut leaves it: the end slot is empty, and no batch follows.
     fn torn(&self, position: u64, batch: u64) -> Result<(), UndoError> {
         let damage = || damaged(position, "a record's checksum is wrong");
         let len = self.source.len() - position;
@@ -262,7 +263,7 @@ fn parts<'a>(head: &Head, body: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     body.split_at(usize_from(old))
 }
 
-/// Writes the old bytes unless the volume has them. Returns the number of bytes written.
+/// Writes the old bytes unless the volume has them already. Returns the number of bytes written.
 fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, UndoError> {
     let (old, _) = parts(head, body);
     let (start, now) = (head.range.start, read(device, &head.range)?);
@@ -272,7 +273,7 @@ fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, Und
     let (Some(first), last) = (differing.next(), differing.next_back()) else {
         return Ok(0);
     };
-    // One request: rewriting an unchanged sector in between costs nothing.
+    // One request: rewriting unchanged sectors in between costs nothing.
     let end = (last.unwrap_or(first) + 1) * size;
     let bytes = &old[first * size..end.min(old.len())];
     let offset = start + u64_from(first * size);
@@ -285,7 +286,7 @@ fn put_back(device: &CountedDevice, head: &Head, body: &[u8]) -> Result<u64, Und
 }
 
 fn read(device: &CountedDevice, range: &Range<u64>) -> Result<Vec<u8>, UndoError> {
-    // At most `MOST` bytes, of a record that was checked.
+    // At most `MOST` bytes, because the record was checked.
     let mut bytes = vec![0; usize_from(range.end - range.start)];
     let done = device.read(
         range.start,

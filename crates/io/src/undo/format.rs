@@ -1,4 +1,4 @@
-//! The bytes of an undo file, as docs/undo-file.md describes them: all integers are little-endian.
+//! The encoding of an undo file, as docs/undo-file.md describes it: all integers are little-endian.
 //!
 //! Parsers take bytes and return checked values. Reading and writing happen elsewhere.
 
@@ -18,13 +18,13 @@ pub const RECORDS_AT: u64 = 2 * SECTOR;
 pub const MOST: u64 = 1 << 20;
 /// Most bytes of the volume in one batch.
 pub const MOST_PENDING: u64 = 4 << 20;
-/// Most bytes of a batch in the file: each sector in a record of its own.
+/// Most bytes of a batch in the file, with a record for each sector.
 pub const MOST_BATCH: u64 = MOST_PENDING / SECTOR * (HEAD + SECTOR + SUM + CHECK);
-/// Bytes of the head of a record.
+/// Length of the head of a record.
 pub const HEAD: u64 = 48;
-/// Bytes of the checksum after a record's body.
+/// Length of the checksum after a record's body.
 pub const CHECK: u64 = 16;
-/// Bytes of the sum of a sector.
+/// Length of the sum of a sector.
 pub const SUM: u64 = 8;
 
 const MAGIC: &[u8; 8] = b"FRRNUNDO";
@@ -38,18 +38,16 @@ const LAST: u32 = 2;
 type Block = [u8; 512];
 type Check = [u8; 16];
 
-/// The header of an undo file: its version and its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Length of the volume.
     pub volume_len: u64,
     /// Sum of the volume's first sector before the first change.
     pub first: u64,
-    /// A number that distinguishes files of one volume.
+    /// A number that distinguishes the undo files of one volume.
     pub salt: u64,
 }
 
-/// The start of a file, parsed.
+/// The result of parsing the start of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     Header(Header, Seal),
@@ -67,29 +65,29 @@ pub struct Seal(Check);
 pub enum End {
     /// Zeros: the changes are in progress, or were interrupted.
     Open,
-    /// The changes ended, and the file has this many bytes.
+    /// The changes are complete, and the file has this length.
     At(u64),
-    /// Damage, or an end slot that was being written: all records are complete.
+    /// Damage, or an end slot that was being written. All records are complete.
     Unknown,
 }
 
-/// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Number of the batch. Its sectors are written to the volume once the whole batch is durable.
+    /// Number of the batch. The sectors of a batch are written to the volume once the whole batch
+    /// is durable.
     pub batch: u64,
-    /// Bytes of the volume.
+    /// Range of bytes of the volume.
     pub range: Range<u64>,
     /// Whether the old bytes follow.
     pub saved: bool,
-    /// Whether the batch ends with this record.
+    /// Whether this is the last record of the batch.
     pub last: bool,
 }
 
-/// The kind of a slot of 48 bytes.
+/// The result of parsing the head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The head of a record, and the seal with which its body's checksum begins.
+    /// A head, and the seal with which the checksum of its body begins.
     Head(Head, Seal),
     /// Not a head, or a torn one.
     Nothing,
@@ -117,7 +115,7 @@ impl Header {
         (block, seal)
     }
 
-    /// Checks the first 512 bytes of the file.
+    /// Parses the first 512 bytes of the file.
     pub fn parse(block: &Block) -> Parsed {
         if !block.starts_with(MAGIC) {
             return Parsed::NotUndo;
@@ -150,7 +148,6 @@ impl End {
         block
     }
 
-    /// Reads the end slot.
     pub fn parse(block: &Block, seal: &Seal) -> Self {
         if block.iter().all(|&byte| byte == 0) {
             return Self::Open;
@@ -165,7 +162,7 @@ impl End {
 
 impl Head {
     /// Encodes the head of a record at `position` in the file. Returns it with the seal with which
-    /// its body's checksum begins.
+    /// the checksum of its body begins.
     pub fn encode(&self, position: u64, seal: &Seal) -> ([u8; 48], Seal) {
         let mut bytes = [0; 48];
         // At most `MOST`.
@@ -182,7 +179,7 @@ impl Head {
         (bytes, seal)
     }
 
-    /// Checks the head of a record at `position` of the file, for a volume of `volume_len` bytes.
+    /// Parses the head of a record at `position` of the file, for a volume of `volume_len` bytes.
     pub fn parse(bytes: &[u8; 48], position: u64, seal: &Seal, volume_len: u64) -> Found {
         let seal = seal.at(position).sealed(&bytes[..32]);
         if !bytes.starts_with(RECORD) || bytes[32..] != seal.0 {
@@ -214,8 +211,7 @@ impl Head {
         self.range.end - self.range.start
     }
 
-    /// Returns the number of bytes of the record after its head, without the checksum: bounded by
-    /// [`MOST`].
+    /// Returns the length of the body, without the checksum; bounded by [`MOST`].
     pub const fn body_len(&self) -> u64 {
         let saved = if self.saved { self.len() } else { 0 };
         saved + self.len().div_ceil(SECTOR) * SUM
@@ -223,7 +219,6 @@ impl Head {
 }
 
 impl Seal {
-    /// Returns the checksum of a record's body.
     pub fn check(&self, body: &[u8]) -> Check {
         self.sealed(body).0
     }
@@ -241,7 +236,7 @@ impl Seal {
     }
 }
 
-/// Splits a range of the volume into pieces that lie in one sector each.
+/// Splits a range of the volume at the boundaries of sectors.
 pub fn sectors(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     let step = usize_from(SECTOR);

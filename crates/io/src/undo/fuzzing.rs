@@ -1,6 +1,5 @@
-//! Entry points for fuzz targets. Not for users.
-//!
-//! Plain functions over bytes. They panic only if a guarantee of undo files is broken.
+//! Entry points for fuzz targets: plain functions over bytes. Not for users. They panic only if a
+//! guarantee of undo files is broken.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -12,13 +11,13 @@ use crate::{
     BlockDevice, CountedDevice, MemoryDevice, MemorySource, Observer, u64_from, usize_from,
 };
 
-/// Bytes of the volume; the last sector is not whole.
+/// Length of the volume. The last sector is incomplete.
 const VOLUME: usize = 40 * 512 + 200;
 
-/// Takes bytes as an undo file and restores from it.
+/// Restores from bytes taken as an undo file.
 ///
 /// # Panics
-/// If the volume was changed though the file was refused.
+/// If the volume was changed although the file was refused.
 pub fn file(bytes: &[u8]) {
     let before = volume();
     let Ok(file) = UndoFile::open(Arc::new(MemorySource::new(bytes))) else {
@@ -38,8 +37,8 @@ pub fn file(bytes: &[u8]) {
     }
 }
 
-/// Takes bytes as the fields and bodies of records, and makes an undo file of them whose checksums are
-/// right, for [`file`].
+/// Creates an undo file with correct checksums, for [`file`], from bytes taken as the fields and
+/// bodies of records.
 #[must_use]
 pub fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut rest = bytes;
@@ -66,7 +65,7 @@ pub fn sealed(bytes: &[u8]) -> Vec<u8> {
         let (start, _) = take(2);
         let (len, _) = take(2);
         let (kind, _) = take(1);
-        // Whole sectors mostly, and sometimes a length that no record may have.
+        // Mostly whole sectors, and sometimes a length that no record may have.
         let unit = if kind & 4 == 0 { SECTOR } else { 1 };
         let start = start % 100 * unit;
         let head = Head {
@@ -99,11 +98,11 @@ fn record(out: &mut Vec<u8>, seal: &Seal, head: &Head, body: &[u8]) {
     out.extend_from_slice(&seal.check(body));
 }
 
-/// Writes and flushes through an [`UndoDevice`], cuts the undo file somewhere after its durable
-/// part, and restores from it.
+/// Writes and flushes through an [`UndoDevice`], truncates the undo file somewhere after its
+/// durable part, and restores from it.
 ///
 /// # Panics
-/// If the volume is not as it was before.
+/// If the volume does not have its original contents.
 pub fn changes(bytes: &[u8]) {
     let before = volume();
     let device = Arc::new(MemoryDevice::new(before.clone()));

@@ -1,9 +1,9 @@
-//! Sets of bytes as ranges that do not touch each other.
+//! Sets of offsets, as ranges that do not touch each other.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of offsets. Neighbours are merged, so that its memory follows the number of gaps.
+/// A set of offsets. Adjacent ranges are merged, so the memory depends only on the number of gaps.
 #[derive(Debug, Default)]
 pub struct Ranges {
     ends: BTreeMap<u64, u64>,
@@ -15,7 +15,7 @@ impl Ranges {
         if start >= end {
             return;
         }
-        // The last range that begins at `end` or before, until one ends before `start`.
+        // Take the last range that starts at or before `end`, until a range ends before `start`.
         while let Some((&other, &other_end)) = self.ends.range(..=end).next_back() {
             if other_end < start {
                 break;
@@ -27,13 +27,11 @@ impl Ranges {
         self.ends.insert(start, end);
     }
 
-    /// Returns the first offset of `range` that is not in the set.
     pub fn first_gap(&self, range: Range<u64>) -> Option<u64> {
         let at = self.end_at(range.start).unwrap_or(range.start);
         (at < range.end).then_some(at)
     }
 
-    /// Returns the first offset of `range` that is in the set.
     pub fn first_in(&self, range: Range<u64>) -> Option<u64> {
         if range.is_empty() {
             return None;
@@ -45,12 +43,10 @@ impl Ranges {
         starts.next()
     }
 
-    /// Returns all ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ends.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Returns the end of the range that contains `offset`.
     fn end_at(&self, offset: u64) -> Option<u64> {
         let (_, &end) = self.ends.range(..=offset).next_back()?;
         (end > offset).then_some(end)

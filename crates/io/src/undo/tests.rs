@@ -1,4 +1,4 @@
-//! Restoring by an undo file after power cuts, damage, and changes by others.
+//! Restoring from an undo file after power cuts, damage, and changes by other tools.
 #![allow(clippy::as_conversions)]
 
 use std::io;
@@ -10,7 +10,7 @@ use super::ranges::Ranges;
 use super::*;
 use crate::{BlockDevice, CountedDevice, MemoryDevice, MemorySource, ReadAt};
 
-/// An undo file in memory, and how much of it is durable.
+/// An undo file in memory that knows which part of it is durable.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Written>>);
 
@@ -18,7 +18,7 @@ struct Log(Arc<Mutex<Written>>);
 struct Written {
     bytes: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes fail from this length on.
+    /// Length from which on writes fail.
     room: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ impl UndoLog for Log {
 struct Watched {
     inner: MemoryDevice,
     log: Log,
-    /// The volume before, the durable part of the undo file, and all of it.
+    /// The volume, the durable part of the undo file, and the whole undo file.
     moments: Mutex<Vec<[Vec<u8>; 3]>>,
 }
 
@@ -78,7 +78,7 @@ impl ReadAt for Watched {
 
 impl BlockDevice for Watched {
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // Before, after the first sector, and after.
+        // Record the moments before the write, after the first sector, and after the write.
         self.keep();
         let (first, rest) = data.split_at(data.len().min(512));
         self.inner.write_all_at(offset, first)?;
@@ -106,7 +106,7 @@ fn volume() -> Vec<u8> {
         .collect()
 }
 
-/// Writes in one sector, across sectors, in the same place again, and at the end of the volume.
+/// Writes in one sector, across sectors, over an earlier write, and at the end of the volume.
 fn change(device: &UndoDevice<Watched>) {
     device.write_all_at(600, b"within a sector").unwrap();
     device.write_all_at(1000, &[0xAA; 1100]).unwrap();
@@ -119,7 +119,7 @@ fn change(device: &UndoDevice<Watched>) {
     device.finish().unwrap();
 }
 
-/// Returns the volume after the changes, the undo file, and each moment between.
+/// Returns the volume after the changes, the undo file, and each moment in between.
 fn changed() -> (Vec<u8>, Vec<u8>, Vec<[Vec<u8>; 3]>) {
     let log = Log::default();
     let watched = Watched {
@@ -139,7 +139,7 @@ fn open(file: &[u8]) -> Result<UndoFile, UndoError> {
     UndoFile::open(Arc::new(MemorySource::new(file.to_vec())))
 }
 
-/// Restores, and returns the volume as it is afterwards.
+/// Restores, and returns the resulting volume.
 fn restore(file: &[u8], volume: Vec<u8>, force: bool) -> (Vec<u8>, Result<Restored, UndoError>) {
     let device = Arc::new(MemoryDevice::new(volume));
     let shared: Arc<dyn BlockDevice> = Arc::<MemoryDevice>::clone(&device);
@@ -172,7 +172,7 @@ fn the_undo_file_is_durable_before_the_volume_is_written() {
         if now == volume() && durable.is_empty() {
             continue;
         }
-        // Bytes that were not durable may be there in part.
+        // Bytes that were not durable may be in the file in part.
         for len in durable.len()..=all.len() {
             let (restored, told) = restore(&all[..len], now.clone(), false);
             told.unwrap_or_else(|error| panic!("{len}: {error}"));
@@ -185,7 +185,7 @@ fn the_undo_file_is_durable_before_the_volume_is_written() {
 
 #[test]
 fn a_torn_last_batch_is_left_out() {
-    // The second batch was being appended when the power failed: the volume has the first.
+    // The power failed while the second batch was being appended, so the volume has only the first.
     let log = Log::default();
     let device = UndoDevice::new(MemoryDevice::new(volume()), Box::new(log.clone()));
     device.write_all_at(512, &[1; 1024]).unwrap();
@@ -199,13 +199,13 @@ fn a_torn_last_batch_is_left_out() {
     for len in first..file.len() {
         let (restored, told) = restore(&file[..len], now.clone(), false);
         assert!(restored == volume() && !told.unwrap().complete, "{len}");
-        // Any part of it may be missing.
+        // Any part of the second batch may be missing.
         let mut torn = file.clone();
         torn[first..len].fill(0);
         let (restored, told) = restore(&torn, now.clone(), false);
         assert!(restored == volume() && told.is_ok(), "{len}");
     }
-    // Damage of the first batch does not pass as a torn end, since another batch follows.
+    // Damage in the first batch does not pass as a torn end, since another batch follows.
     let mut damaged = file.clone();
     damaged[first - 20] ^= 1;
     let (same, told) = restore(&damaged, now.clone(), false);
@@ -278,7 +278,7 @@ fn another_volume_is_refused() {
         let told = restore(&file, longer.clone(), force).1;
         assert!(matches!(told, Err(UndoError::Length { .. })), "{told:?}");
     }
-    // If the changes left out the first sector, its sum is in the header.
+    // If the first sector did not change, its sum is in the header.
     let log = Log::default();
     let device = UndoDevice::new(MemoryDevice::new(volume()), Box::new(log.clone()));
     device.write_all_at(1024, &[1; 512]).unwrap();
@@ -301,7 +301,7 @@ fn other_files_are_no_undo_files() {
     assert!(matches!(error, UndoError::Version(9)), "{error}");
 }
 
-/// Creates a file with these records, in batches of their own, with correct checksums.
+/// Creates a file with these records, each a batch, with correct checksums.
 fn forged(records: &[(Range<u64>, bool)]) -> Vec<u8> {
     let header = Header {
         volume_len: LEN as u64,
@@ -351,7 +351,7 @@ fn a_forged_file_writes_nothing_outside_of_the_volume_and_allocates_no_more_than
         assert!(error.contains(expected), "{records:?}: {error}");
         assert!(same == volume());
     }
-    // The end of a volume may be less than a sector. Without `force`, it is compared too.
+    // The last sector of a volume may be short. Without `force` it is compared too.
     let file = forged(&[(4096..len, true)]);
     assert!(restore(&file, volume(), true).1.is_ok());
     assert!(matches!(
@@ -428,7 +428,7 @@ fn a_batch_is_one_sync_and_long_requests() {
         device.write_all_at(at, &[1; 512]).unwrap();
     }
     device.flush().unwrap();
-    // Two records: three sectors in one piece, and one alone.
+    // Two records: three sectors together, and one alone.
     let expected = RECORDS_AT + 4 * (SECTOR + 8) + 2 * (48 + CHECK);
     assert_eq!(log.bytes().len() as u64, expected);
 }

@@ -9,12 +9,12 @@ use crate::{
     BlobId, BlockCache, BlockKey, CountedDevice, Counter, Purpose, Structure, u64_from, usize_from,
 };
 
-/// The shortest read, cached as one block.
+/// The shortest read, which is cached as one block.
 const BLOCK: u64 = 4096;
 /// The longest read or write request.
 pub const MAX_REQUEST: u64 = 1 << 20;
 
-/// A cache of reads of the device, and the structures of its regions.
+/// A cache of reads of the device, and the names of its regions.
 #[derive(Debug)]
 pub struct Clean {
     device: CountedDevice,
@@ -23,7 +23,6 @@ pub struct Clean {
 }
 
 impl Clean {
-    /// Creates a cache of at most `budget` bytes.
     pub fn new(device: CountedDevice, budget: u64) -> Self {
         Self {
             device,
@@ -41,15 +40,14 @@ impl Clean {
         *self.regions.write().unpoisoned() = regions;
     }
 
-    /// Returns the structure at `offset`.
     pub fn structure(&self, offset: u64) -> Structure {
         let regions = self.regions.read().unpoisoned();
         let found = regions.iter().find(|(range, _)| range.contains(&offset));
         found.map_or(Structure::Metadata, |(_, structure)| *structure)
     }
 
-    /// Reads through the cache, and makes as few requests as possible for the missing blocks. The
-    /// range lies inside the device.
+    /// Reads through the cache, with as few requests as possible for the missing blocks. The range
+    /// lies inside the device.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let range = offset..offset + u64_from(out.len());
         let mut at = range.start - range.start % BLOCK;
@@ -114,7 +112,7 @@ const fn key(at: u64) -> BlockKey {
     BlockKey::at(BlobId::IMAGE, at)
 }
 
-/// Copies the bytes of `from` that lie in `out`. `from` begins at `from_at`, `out` at `out_at`.
+/// Copies the bytes of `from` that overlap `out`. `from_at` and `out_at` are the offsets of both.
 pub fn give(from: &[u8], from_at: u64, out_at: u64, out: &mut [u8]) {
     let start = from_at.max(out_at);
     let skipped = usize_from(start - from_at);

@@ -1,5 +1,3 @@
-//! Writes dirty sectors to the device.
-
 use std::fmt;
 use std::io;
 
@@ -11,11 +9,9 @@ use crate::{Structure, u64_from};
 /// A write or flush that failed.
 #[derive(Debug)]
 pub struct CommitError {
-    /// First byte of the write.
     pub offset: u64,
     /// Length of the write; 0 for a flush.
     pub len: usize,
-    /// The error of the device.
     pub source: io::Error,
 }
 
@@ -40,22 +36,21 @@ impl From<CommitError> for io::Error {
     }
 }
 
-/// The steps of a commit in their order. All sectors of one group are durable before the next group
-/// is written.
+/// The steps of a commit. All sectors of one group are durable before the next group is written.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitOrder<'a> {
-    /// Groups that do not refer to data written directly to the device: the data need not be
+    /// Groups that do not refer to data written directly to the device. The data need not be
     /// durable before them, and their flushes also flush the data.
     pub before_data: &'a [Group],
     /// Groups that may refer to such data.
     pub after_data: &'a [Group],
     /// A group that may become durable at any time. It is written together with the first other
-    /// group that has anything to write, without a flush of its own. If there is no such group, it
+    /// group that has dirty sectors, without a flush of its own. If there is no such group, it
     /// stays dirty.
     pub along: Option<Group>,
 }
 
-/// A sector as the commit found it.
+/// A copy of a dirty sector, made for the commit.
 struct TakenSector {
     index: u64,
     clock: u64,
@@ -65,8 +60,8 @@ struct TakenSector {
 impl WriteBack {
     /// Writes the dirty sectors of each group in `order`, adjacent ones in one request, and flushes
     /// after each group that had any. Data written directly to the device ([`note_data_written`])
-    /// is flushed first. If there is nothing to write, nothing is flushed. Groups that are not
-    /// named stay dirty.
+    /// is flushed first. Without dirty sectors or such data, nothing is written or flushed. Groups
+    /// that are not named stay dirty.
     ///
     /// Changes may continue during the commit; changes of sectors in flight are left for the next
     /// commit.
@@ -74,8 +69,8 @@ impl WriteBack {
     /// [`note_data_written`]: Self::note_data_written
     ///
     /// # Errors
-    /// The first write or flush that failed. The sectors of its group and of the groups after it
-    /// stay dirty; which of them reached the device is unknown.
+    /// The first write or flush that failed. The sectors of its group and of later groups stay
+    /// dirty; which of them reached the device is unknown.
     pub fn commit(&self, order: &[Group]) -> Result<(), CommitError> {
         self.commit_ordered(&CommitOrder {
             before_data: &[],
@@ -110,7 +105,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Commits the groups in order. Returns whether anything was flushed.
+    /// Commits the groups in order. Returns whether the device was flushed.
     fn commit_groups(
         &self,
         order: &[Group],
@@ -208,7 +203,7 @@ impl WriteBack {
         run.count()
     }
 
-    /// Marks the durable group clean, except sectors that have changed since.
+    /// Marks the durable group clean, except sectors that have changed since they were copied.
     fn settle(&self, group: Group, taken: &[TakenSector]) {
         let mut state = self.state.write().unpoisoned();
         for TakenSector {

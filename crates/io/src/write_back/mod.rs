@@ -1,20 +1,20 @@
 //! Changed metadata that is not yet on the device.
 //!
-//! A change dirties sectors in memory and costs no I/O; [`WriteBack::commit`] writes each dirty
-//! sector once, neighbours in one request, with a flush between the groups that must not overtake
-//! each other. The caller decides how many changes go into one commit: one operation if each must
-//! be durable when it returns, otherwise many.
+//! A change dirties sectors in memory and costs no I/O. [`WriteBack::commit`] writes each dirty
+//! sector once, adjacent ones in one request, with a flush between groups whose order matters. The
+//! caller decides how many changes go into one commit: a single operation if each must be durable
+//! when it returns, otherwise many.
 //!
 //! **Sectors of several groups.** Each byte belongs to the groups that changed it. When a group is
-//! committed, the sector goes to the device with the changes of that group and of those committed
-//! before, and with the bytes of the others as they are on the device. Of two groups that changed
-//! the same byte, the later change wins once both are committed; if it is committed first, the
-//! older one is dropped. So the order of groups holds inside sectors too, for bytes but not for
-//! bits. A caller that sets one bit of a byte in one group and clears another bit of it in a later
-//! group must keep the second change back until the first group is committed, or accept that the
-//! first group writes the first value of the byte.
+//! committed, the sector is written with the changes of this group and of groups committed before,
+//! and other bytes are written as they are on the device. If two groups changed the same byte, the
+//! later change wins once both are committed; if the later one is committed first, the older one is
+//! dropped. So the order of groups holds inside sectors too, for bytes but not for bits. A caller
+//! that sets one bit of a byte in one group and clears another bit of it in a later group must
+//! delay the second change until the first group is committed, or accept that the first group
+//! writes the first value of the byte.
 //!
-//! Contents of files do not pass through here.
+//! File contents do not pass through here.
 
 mod clean;
 mod commit;
@@ -45,10 +45,10 @@ pub struct Group(pub u8);
 pub struct WriteBack {
     clean: Clean,
     sector: u64,
-    /// Readers hold it while they read the device too: when it is held for writing, no read into
-    /// the cache is in flight.
+    /// Readers hold this lock while they read the device too. A writer that holds it knows that no
+    /// read into the cache is in flight.
     state: RwLock<WriteBackState>,
-    /// One commit at a time.
+    /// Held during a commit.
     committing: Mutex<()>,
 }
 
@@ -86,8 +86,8 @@ impl fmt::Debug for WriteBack {
 }
 
 impl WriteBack {
-    /// Creates a clean instance. `budget` bounds the bytes of clean blocks that are kept; dirty
-    /// ones are bounded by how often the caller commits.
+    /// Creates a clean instance. `budget` bounds the bytes of cached clean blocks; dirty ones are
+    /// bounded by how often the caller commits.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, observer: Arc<Observer>, budget: u64) -> Self {
         let sector = u64::from(device.sector_size().max(1));
@@ -99,14 +99,14 @@ impl WriteBack {
         }
     }
 
-    /// Sets the structures of regions of the device, for the trace. The rest counts as metadata of
-    /// no particular kind.
+    /// Sets the structures of regions of the device, for the trace. The rest counts as
+    /// [`Structure::Metadata`].
     pub fn name_regions(&self, regions: Vec<(Range<u64>, Structure)>) {
         self.clean.name(regions);
     }
 
-    /// Changes bytes. Does no I/O, except to read the rest of a sector that is covered in part, or
-    /// that another group has dirtied.
+    /// Changes bytes. Does no I/O, except to read a sector that is covered in part, or that another
+    /// group has dirtied.
     ///
     /// # Errors
     /// The errors of [`ReadAt::read_exact_at`]; nothing is changed then.
@@ -126,7 +126,7 @@ impl WriteBack {
         for piece in pieces {
             match state.sectors.get_mut(&piece.index) {
                 Some(sector) => sector.change(group, piece.at, piece.data, piece.device),
-                // A change that the device already has need not be written.
+                // The device already has these bytes.
                 None if piece.is_on_device() => {}
                 None => {
                     let content = piece.device.unwrap_or_else(|| piece.data.into());
@@ -139,8 +139,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Records that file data was written to the device directly. The next commit flushes it before
-    /// its first group, even if nothing is dirty.
+    /// Records that file data was written directly to the device. The next commit flushes it before
+    /// its first group, even if no sector is dirty.
     pub fn note_data_written(&self) {
         let mut state = self.state.write().unpoisoned();
         state.data_written = true;
@@ -153,14 +153,12 @@ impl WriteBack {
         state.data_written || !state.sectors.is_empty()
     }
 
-    /// Returns the number of bytes of dirty sectors.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         let state = self.state.read().unpoisoned();
         u64_from(state.sectors.len()) * self.sector
     }
 
-    /// Returns the sector size of the device, in bytes.
     #[must_use]
     pub fn sector_size(&self) -> u32 {
         self.device().sector_size()
@@ -172,7 +170,6 @@ impl WriteBack {
         self.clean.device().inner()
     }
 
-    /// Returns the device below, with its requests counted.
     #[must_use]
     pub const fn counted(&self) -> &CountedDevice {
         self.clean.device()
@@ -197,7 +194,7 @@ impl WriteBack {
         pieces
     }
 
-    /// Returns the length of a sector. The last one ends with the device.
+    /// Returns the length of a sector, which the end of the device may cut short.
     fn sector_len(&self, index: u64) -> u64 {
         let start = index * self.sector;
         self.sector.min(self.len() - start)

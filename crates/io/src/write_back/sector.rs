@@ -74,18 +74,18 @@ impl Sector {
         &self.current
     }
 
-    /// Returns the number of the last change.
+    /// Returns the number of changes so far.
     pub const fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// Returns whether `group` alone has changed it, so that its content on the device is not needed for
-    /// another change by it.
+    /// Returns whether only `group` has changed the sector. Another change by this group then does
+    /// not need the content on the device.
     pub fn is_only_of(&self, group: Group) -> bool {
         matches!(self.parts, Parts::One(only) if only == group)
     }
 
-    /// Returns whether `group` has something to write here.
+    /// Returns whether `group` has changes in this sector.
     pub fn is_of(&self, group: Group) -> bool {
         match &self.parts {
             Parts::One(only) => *only == group,
@@ -93,13 +93,12 @@ impl Sector {
         }
     }
 
-    /// Returns whether several groups have changed it.
     pub const fn is_shared(&self) -> bool {
         matches!(self.parts, Parts::Many { .. })
     }
 
-    /// Puts `data` at byte `at`. `device` is the sector as it is on the device; needed if another
-    /// group has been the only one so far.
+    /// Overwrites the bytes from `at` on with `data`. `device` is the sector as it is on the
+    /// device; needed if so far only one other group has changed the sector.
     pub fn change(&mut self, group: Group, at: usize, data: &[u8], device: Option<Box<[u8]>>) {
         let before = self.clock;
         self.clock += 1;
@@ -132,7 +131,6 @@ impl Sector {
         }
     }
 
-    /// Moves the changes of `from` to `into`.
     pub fn join(&mut self, from: Group, into: Group) {
         match &mut self.parts {
             Parts::One(only) if *only == from => *only = into,
@@ -151,7 +149,7 @@ impl Sector {
         }
     }
 
-    /// Returns the sector as it is to be on the device once `group` is written, after the groups
+    /// Returns the sector as it must be on the device once `group` is written, after the groups
     /// that were committed before it.
     pub fn composed(&self, group: Group) -> Box<[u8]> {
         let Parts::Many { base, layers } = &self.parts else {
@@ -169,11 +167,11 @@ impl Sector {
         composed
     }
 
-    /// Records that `group` was committed as `written`, composed when the last change was number
-    /// `clock`. Returns whether nothing is left to write.
+    /// Records that `group` was committed as `written`, which [`composed`](Self::composed) returned
+    /// when the clock was `clock`. Returns whether the sector is clean now.
     pub fn committed(&mut self, group: Group, written: &[u8], clock: u64) -> bool {
         match &mut self.parts {
-            // Changes made since then are kept, of whichever group.
+            // Changes made since then are kept, whatever their group.
             Parts::One(_) => self.clock == clock,
             Parts::Many { base, layers } => {
                 base.copy_from_slice(written);

@@ -1,4 +1,5 @@
-//! Order, merging, failures and concurrent commits, seen by a device that records its calls.
+//! The order of requests, merging, failures and concurrent commits, on a device that records its
+//! calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +9,6 @@ use crate::{Counter, EventKind, EventLog, MemoryDevice};
 const FIRST: Group = Group(0);
 const SECOND: Group = Group(1);
 
-/// A call that reached the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Did {
     Write(u64, Vec<u8>),
@@ -195,7 +195,7 @@ fn reads_show_what_is_dirty_on_top_of_what_is_not() {
     device.memory.write_all_at(0, &[9; 10_000]).unwrap();
     back.write(FIRST, 510, &[1; 4]).unwrap();
     assert_eq!(read(&back, 508, 8), [9, 9, 1, 1, 1, 1, 9, 9]);
-    // The last sector is shorter than others.
+    // The last sector is short.
     back.write(FIRST, 9999, &[2]).unwrap();
     assert_eq!(read(&back, 9998, 2), [9, 2]);
     back.commit(&[FIRST]).unwrap();
@@ -257,13 +257,13 @@ fn of_two_changes_of_a_byte_the_later_wins_in_any_order() {
         assert_eq!(device.memory.to_vec()[..6], [1, 1, 2, 2, 2, 2], "{order:?}");
         assert!(!back.is_dirty());
     }
-    // The group of the older change alone shows the older value.
+    // If only the group of the older change is committed, the device has the older value.
     let (device, back) = new(4096);
     back.write(FIRST, 0, &[1]).unwrap();
     back.write(SECOND, 0, &[2]).unwrap();
     back.commit(&[FIRST]).unwrap();
     assert_eq!(device.memory.to_vec()[0], 1);
-    // Changed again by the first: the second has no change left.
+    // The first group changes the byte again, so the second has no change left.
     back.write(FIRST, 0, &[3]).unwrap();
     back.commit(&[FIRST]).unwrap();
     assert_eq!((device.memory.to_vec()[0], back.is_dirty()), (3, false));
@@ -339,7 +339,7 @@ fn the_trace_names_what_was_written() {
     );
 }
 
-/// Checks random changes by three groups, committed in random order: readers always see all
+/// Makes random changes in three groups and commits them in random order. Readers always see all
 /// changes, and at the end so does the device.
 #[test]
 fn random_changes_and_commits_agree_with_plain_bytes() {
@@ -372,7 +372,6 @@ fn random_changes_and_commits_agree_with_plain_bytes() {
     assert_eq!(device.memory.to_vec(), model);
 }
 
-/// Checks that changes made while commits are in flight are not lost.
 #[test]
 fn changes_during_a_commit_are_not_lost() {
     let (device, back) = new(8192);

@@ -1,4 +1,4 @@
-//! How fast blocks of 128 KiB are decoded and encoded: `cargo bench -p forerun-codec`.
+//! Benchmarks of decoding and encoding blocks of 128 KiB: `cargo bench -p forerun-codec`.
 #![allow(clippy::unwrap_used)]
 
 use divan::counter::BytesCount;
@@ -19,7 +19,7 @@ fn main() {
     divan::main();
 }
 
-/// Makes a block that compresses as text does.
+/// Returns a block that compresses as text does.
 fn block() -> Vec<u8> {
     let sources = include_bytes!("../src/lib.rs");
     sources.iter().copied().cycle().take(BLOCK).collect()

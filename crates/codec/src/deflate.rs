@@ -1,5 +1,5 @@
-//! Bare DEFLATE: whole streams by libdeflate, which is the fastest; prefixes, which libdeflate does
-//! not support, by zlib-rs.
+//! Raw DEFLATE. Whole streams are decoded by libdeflate, which is the fastest; prefixes, which
+//! libdeflate does not support, by zlib-rs.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use zlib_rs::Inflate;
 use crate::DecodeError;
 use crate::deflate_span;
 
-/// log2 of the largest window: it decodes streams with any window.
+/// log2 of the largest window, which decodes streams with any window.
 const WINDOW_BITS: u8 = 15;
 
 thread_local! {
@@ -17,7 +17,7 @@ thread_local! {
     static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(false, WINDOW_BITS));
 }
 
-/// Decodes a stream. Ignores the bytes after its end, because the library does not say where it
+/// Decodes a stream. Ignores bytes after its end, because the library does not report where it
 /// ends.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();

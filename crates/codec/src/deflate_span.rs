@@ -1,8 +1,9 @@
-//! DEFLATE blocks from the middle of a stream, by zlib-rs: it takes the bytes before them as a dictionary.
+//! DEFLATE blocks from the middle of a stream, decoded by zlib-rs, which takes the bytes before
+//! them as a dictionary.
 //!
-//! The first block may start at any bit of a byte, and its interface starts at the first one only.
-//! So this module puts empty blocks in front, whose bits fill the bits before. Shifting the bits of
-//! the span instead is not possible, because uncompressed blocks start at the next byte.
+//! The first block may start at any bit of a byte, but the library starts only at the first bit. So
+//! this module prepends empty blocks whose bits fill up the byte. Shifting the bits of the span
+//! instead is impossible, because uncompressed blocks start at byte boundaries.
 
 use std::cell::RefCell;
 
@@ -11,7 +12,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use crate::stream::{PassInflate, StreamPlace};
 use crate::{DecodeError, usize_from};
 
-/// log2 of the largest window: a span may refer to as many bytes before it.
+/// log2 of the largest window, which a span may refer back to.
 const WINDOW_BITS: u8 = 15;
 
 thread_local! {
@@ -32,9 +33,9 @@ pub fn decode(
     }
 }
 
-/// Decodes with the decoder of the first pass, which accepts blocks that zlib-rs refuses: a block
-/// without a code for its end, for example. So everything that the pass decoded of a damaged
-/// archive can be read.
+/// Decodes with the decoder of the first pass, which accepts blocks that zlib-rs refuses, for
+/// example a block without an end-of-block code. So all bytes that the pass has decoded from a
+/// damaged archive can be read.
 fn decode_by_pass(
     skip: u8,
     history: &[u8],
@@ -73,7 +74,7 @@ fn decode_by_pass(
     Ok(filled)
 }
 
-/// Decodes as [`decode`] does, and returns the bytes of `input` that were used as well.
+/// Decodes as [`decode`] does, and also returns how many bytes of `input` were used.
 pub fn decode_part(
     skip: u8,
     history: &[u8],
@@ -92,7 +93,7 @@ pub fn decode_part(
             return Ok((usize_from(inflate.total_in()), decoded));
         };
         let lead = Bits::lead(skip, first);
-        // The last byte of these has bits of the span.
+        // The last byte of the prepended blocks contains bits of the span.
         let status = inflate.decompress(&lead.bytes, out, InflateFlush::NoFlush);
         status.map_err(|_| DecodeError::Damaged)?;
         let decoded = fill_after(inflate, lead.bytes.len(), rest, out)?;
@@ -101,11 +102,11 @@ pub fn decode_part(
     })
 }
 
-/// Bits of DEFLATE, the first one the lowest of a byte.
+/// DEFLATE bits, packed from the lowest bit of each byte.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
-    /// Bits of the last byte that are set, 0 for all.
+    /// Number of bits used in the last byte; 0 if it is full.
     used: u8,
 }
 
@@ -116,17 +117,18 @@ impl Bits {
         let mut missing = skip;
         if skip % 2 == 1 {
             bits.odd_block();
-            // It has 5 bits more than whole bytes.
+            // The odd block is 5 bits longer than a whole number of bytes.
             missing = (skip + 8 - 5) % 8;
         }
-        // Each of these has 2 bits more than a whole byte.
+        // A fixed block is 2 bits longer than a byte.
         for _ in 0..missing / 2 {
             bits.fixed_block();
         }
         bits
     }
 
-    /// Returns empty blocks that end before bit `skip` of `first`, and the bits of it from there on.
+    /// Returns empty blocks that end before bit `skip` of `first`, followed by the remaining bits
+    /// of `first`.
     fn lead(skip: u8, first: u8) -> Self {
         let mut bits = Self::before(skip);
         bits.complete(first);
@@ -146,45 +148,46 @@ impl Bits {
         }
     }
 
-    /// Adds an empty block with fixed codes (RFC 1951, section 3.2.6): 10 bits.
+    /// Adds an empty block with fixed codes (RFC 1951, section 3.2.6), 10 bits long.
     fn fixed_block(&mut self) {
         self.add(0b010, 3);
         self.add(0, 7);
     }
 
-    /// Adds an empty block with dynamic Huffman codes (RFC 1951, section 3.2.7), 93 bits long. It defines only the
-    /// end-of-block code, and no distance codes.
+    /// Adds an empty block with dynamic Huffman codes (RFC 1951, section 3.2.7), 93 bits long. It
+    /// defines only the end-of-block code, and no distance codes.
     fn odd_block(&mut self) {
         self.own_codes();
         self.no_codes(138);
         self.no_codes(118);
-        // Length 1 for the end of the block, by code 0; length 0 for the distance, by code 10, its first bit first.
+        // Length 1 for the end-of-block code, by code 0; length 0 for the distance code, by code
+        // 10, whose first bit comes first.
         self.add(0, 1);
         self.add(0b01, 2);
-        // The end of the block.
+        // The end-of-block code.
         self.add(0, 1);
     }
 
-    /// Starts a block with codes of its own, to the lengths of the codes for lengths.
+    /// Starts a block with dynamic codes, up to the lengths of the code length codes.
     fn own_codes(&mut self) {
         self.add(0b100, 3);
-        // 257 lengths of literals, 1 of a distance, and 18 lengths of the codes for lengths.
+        // 257 literal lengths, 1 distance length, and 18 code length codes.
         self.add(0, 5);
         self.add(0, 5);
         self.add(14, 4);
-        // In the order of that section: 18 and 0 have codes of 2 bits, 1 has one of 1 bit.
+        // In the order of section 3.2.7: 18 and 0 have codes of 2 bits, 1 has a code of 1 bit.
         for len in [0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] {
             self.add(len, 3);
         }
     }
 
-    /// Adds 11 to 138 lengths of 0 by code 18, which is 11 and a count above 11 in 7 bits.
+    /// Adds 11 to 138 lengths of 0 by code 18, whose 7 extra bits are the count minus 11.
     fn no_codes(&mut self, count: u32) {
         self.add(0b11, 2);
         self.add(count - 11, 7);
     }
 
-    /// Completes the last byte with the upper bits of `byte`.
+    /// Fills the last byte with the upper bits of `byte`.
     fn complete(&mut self, byte: u8) {
         if let Some(last) = self.bytes.last_mut() {
             *last |= byte & u8::MAX.checked_shl(u32::from(self.used)).unwrap_or(0);
@@ -197,8 +200,8 @@ pub fn fill(inflate: &mut Inflate, input: &[u8], out: &mut [u8]) -> Result<usize
     fill_after(inflate, 0, input, out)
 }
 
-/// Decodes `input` after `before` bytes that were read, until `out` is full or the stream ends.
-/// Returns the decoded length.
+/// Decodes `input` until `out` is full or the stream ends, after `before` bytes of input that were
+/// decoded already. Returns the decoded length.
 fn fill_after(
     inflate: &mut Inflate,
     before: usize,
@@ -222,7 +225,8 @@ fn fill_after(
             return Ok(now);
         }
         status.map_err(|_| DecodeError::Damaged)?;
-        // One call takes all the input: this stream was cut.
+        // One call consumes all input, so a call without progress means that the stream is
+        // truncated.
         if (read, written) == (usize_from(inflate.total_in()), now) {
             return Err(DecodeError::Damaged);
         }
@@ -238,12 +242,12 @@ mod tests {
         for skip in 1..8 {
             let mut bits = Bits::before(skip);
             assert_eq!(bits.used, skip);
-            // A stored block: its length starts at the next byte.
+            // The length of a stored block starts at the next byte.
             bits.complete(0);
             let stream = [&bits.bytes[..], &stored(b"stored")[1..]].concat();
             let mut inflate = Inflate::new(false, WINDOW_BITS);
             let mut out = [0; 6];
-            // Where its three bits do not fit, its length is a byte later.
+            // If the three header bits do not fit, the length is one byte later.
             let stream = match skip {
                 6 | 7 => [&bits.bytes[..], &[0], &stored(b"stored")[1..]].concat(),
                 _ => stream,
@@ -261,7 +265,7 @@ mod tests {
     fn a_stored_block_starts_at_the_next_byte_whatever_the_bit() {
         for skip in 0..6 {
             let mut input = stored(b"stored");
-            // Bits of the block before.
+            // Bits of the preceding block.
             input[0] |= (1 << skip) - 1;
             let mut out = [0; 6];
             assert_eq!(
@@ -273,13 +277,14 @@ mod tests {
         }
     }
 
-    /// Returns a stored block of `bytes`, not the last one.
+    /// Returns a stored block of `bytes` that is not the last block.
     fn stored(bytes: &[u8]) -> Vec<u8> {
         let len = u16::try_from(bytes.len()).unwrap();
         [&[0][..], &len.to_le_bytes(), &(!len).to_le_bytes(), bytes].concat()
     }
 
-    /// Returns a block with fixed codes that starts at bit 5: a match of 3 bytes at distance 4, and no more.
+    /// Returns a block with fixed codes that starts at bit 5 and contains only a match of 3 bytes
+    /// at distance 4.
     fn a_match() -> Vec<u8> {
         // 0 (not last), 01 (fixed, low bit first), 0000001 (length 3), 00011 (distance 4), 0000000 (end).
         let bits = "0 10 0000001 00011 0000000".replace(' ', "");
@@ -313,19 +318,20 @@ mod tests {
     #[test]
     fn what_the_first_pass_takes_decodes_to_the_same() {
         for skip in 0..8 {
-            // The codes have none for the end of the block: zlib refuses them.
+            // The block has no end-of-block code, so zlib refuses it.
             let mut bits = match skip {
                 0 => Bits::default(),
                 _ => Bits::before(skip),
             };
             let lead = bits.bytes.len().saturating_sub(1);
             bits.own_codes();
-            // Length 0 for 97 literals, 1 for `a` and `b`, 0 for 138 and 20 others, and for the distance.
+            // Length 0 for 97 literals, 1 for `a` and `b`, 0 for 138 and 20 further literals, and
+            // for the distance.
             bits.no_codes(97);
             bits.add(0b00, 2);
             bits.no_codes(138);
             bits.no_codes(21);
-            // Four literals, the codes of which are 0 and 1.
+            // Four literals, whose codes are 0 and 1.
             bits.add(0b0110, 4);
             let input = bits.bytes.get(lead..).unwrap();
             let mut out = [0; 4];

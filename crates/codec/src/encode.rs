@@ -1,12 +1,12 @@
-//! Encoders: one for each thread, with memory that is reused for each block.
+//! Encoders, one per thread, whose memory is reused for each block.
 
 use crate::encoding::{Encoding, EncodingError};
 use crate::{lz4, lzma, lzo, xz, zlib, zstd};
 
-/// Encodes blocks one after the other; the same input gives the same output, whatever came before.
+/// Encodes blocks in turn. The output depends only on the input, not on earlier blocks.
 pub struct Encoder {
     kind: EncoderKind,
-    /// Holds the candidates of an encoding that tries several.
+    /// Buffer for the candidates of an encoding that tries several.
     spare: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl Encoder {
     /// Creates an encoder of blocks of at most `block_size` bytes.
     ///
     /// # Errors
-    /// [`EncodingError`]: an option is out of its range.
+    /// [`EncodingError`] if an option is out of its range.
     pub fn new(encoding: &Encoding, block_size: u32) -> Result<Self, EncodingError> {
         let kind = match encoding {
             Encoding::Zlib {
@@ -54,11 +54,11 @@ impl Encoder {
         })
     }
 
-    /// Replaces `out` by the encoded form of `input`. Returns false if that is not shorter than
-    /// `input`: the block is then better stored as it is, and the contents of `out` are
+    /// Replaces `out` by the encoded form of `input`. Returns false if it is not shorter than
+    /// `input`: the block is then better stored uncompressed, and the contents of `out` are
     /// meaningless.
     pub fn encode(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
-        // An encoded form that does not fit here is useless.
+        // A longer encoded form would be useless.
         let room = input.len().saturating_sub(1);
         let len = match &mut self.kind {
             EncoderKind::Zlib(encoder) => encoder.encode(input, room, out, &mut self.spare),

@@ -1,4 +1,4 @@
-//! A codec with the options of an image.
+//! A codec with its options.
 
 use crate::Codec;
 
@@ -11,14 +11,14 @@ pub enum Encoding {
         level: u8,
         /// log2 of the window, 8 to 15; 15 is the default.
         window_bits: u8,
-        /// Strategies tried for each block; the shortest result is kept. Empty means the default
+        /// Strategies to try for each block; the shortest result is kept. Empty means the default
         /// strategy.
         strategies: ZlibStrategies,
     },
-    /// LZMA alone, at the settings of `mksquashfs`: the dictionary is the block size.
+    /// LZMA in the `.lzma` container, with the settings of `mksquashfs`: the dictionary is the
+    /// block size.
     Lzma,
     Lzo {
-        /// The member of the family.
         algorithm: LzoAlgorithm,
         /// 1 to 9, for `lzo1x_999` only; 8 is the default.
         level: u8,
@@ -27,12 +27,11 @@ pub enum Encoding {
         /// Dictionary in bytes: 8 KiB up to the block size, a power of two or the sum of two
         /// neighbouring ones. `None` means the block size.
         dictionary: Option<u32>,
-        /// BCJ filters tried for each block, besides no filter; the shortest result is kept.
+        /// BCJ filters to try for each block, besides no filter; the shortest result is kept.
         filters: BcjSet,
     },
-    /// LZ4.
     Lz4 {
-        /// The slow, better compressor.
+        /// Whether to use the slow compressor with the better ratio.
         high: bool,
     },
     Zstd {
@@ -41,53 +40,38 @@ pub enum Encoding {
     },
 }
 
-/// An option out of its range, or one that no encoder here supports.
+/// An option is out of its range, or not supported by the encoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodingError {
     #[error("{codec} {option} {value} is not between {min} and {max}")]
     Range {
-        /// Name of the codec.
         codec: &'static str,
-        /// Name of the option.
         option: &'static str,
-        /// The value as given.
         value: u32,
         min: u32,
         max: u32,
     },
-    /// A dictionary that XZ cannot declare.
+    /// XZ cannot declare this dictionary.
     #[error(
         "xz dictionary of {0} bytes: it must be a power of two, or the sum of two neighbouring ones"
     )]
     Dictionary(u32),
-    /// An algorithm or level that the encoder does not have.
+    /// The encoder does not have this algorithm or level.
     #[error("lzo {option}: only algorithm lzo1x_999 at level 8 is supported")]
-    Lzo {
-        /// The option as it was given.
-        option: String,
-    },
-    /// The library refused, most often for lack of memory.
+    Lzo { option: String },
+    /// The library failed, most often for lack of memory.
     #[error("the {codec} encoder cannot be set up: {reason}")]
-    Setup {
-        /// Name of the codec.
-        codec: &'static str,
-        reason: String,
-    },
+    Setup { codec: &'static str, reason: String },
 }
 
-/// A member of the LZO1X family, as `mksquashfs` numbers them.
+/// The algorithms of the LZO1X family, as `mksquashfs` numbers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LzoAlgorithm {
-    /// `lzo1x_1`.
     Lzo1x1,
-    /// `lzo1x_1_11`.
     Lzo1x1_11,
-    /// `lzo1x_1_12`.
     Lzo1x1_12,
-    /// `lzo1x_1_15`.
     Lzo1x1_15,
-    /// `lzo1x_999`.
     #[default]
     Lzo1x999,
 }
@@ -106,7 +90,7 @@ macro_rules! set {
         impl $item {
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Returns the bit that stands for it in the image's compressor options.
+            /// Returns the bit for this member in the image's compressor options.
             #[must_use]
             pub const fn bit(self) -> u16 {
                 match self { $(Self::$name => $bit,)* }
@@ -114,19 +98,18 @@ macro_rules! set {
         }
 
         impl $set {
-            /// Returns the members as bits, as in the image's compressor options.
+            /// Returns the set as bits, as in the image's compressor options.
             #[must_use]
             pub const fn bits(self) -> u16 {
                 self.0
             }
 
-            /// Returns whether there is no member.
             #[must_use]
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
             }
 
-            /// Iterates over the members in order of their bits.
+            /// Iterates over the members in the order of their bits.
             pub fn iter(self) -> impl Iterator<Item = $item> {
                 let members = $item::ALL.iter().copied();
                 members.filter(move |item| self.0 & item.bit() != 0)
@@ -143,23 +126,23 @@ macro_rules! set {
 
 set! {
     ZlibStrategies of
-    /// The way in which zlib looks for matches.
+    /// How zlib looks for matches.
     ZlibStrategy {
         Default = 0x01,
         /// For data made by a filter or predictor.
         Filtered = 0x02,
         /// No matches at all.
         HuffmanOnly = 0x04,
-        /// Matches at distance one.
+        /// Only matches at distance one.
         RunLengthEncoded = 0x08,
-        /// No Huffman trees of the block's own.
+        /// Only fixed Huffman codes.
         Fixed = 0x10,
     }
 }
 
 set! {
     BcjSet of
-    /// A filter that makes jumps in machine code compress better.
+    /// A filter that makes branch instructions in machine code compress better.
     Bcj {
         /// x86, 32 and 64 bits.
         X86 = 0x01,
@@ -171,14 +154,13 @@ set! {
     }
 }
 
-/// Returns an upper bound on the memory of an LZMA encoder: its binary trees, hash tables and window
+/// Returns an upper bound on the memory of an LZMA encoder: binary trees, hash tables and window
 /// take twelve times the dictionary.
 pub const fn lzma_memory(dictionary: u64) -> u64 {
     dictionary * 12 + (1 << 20)
 }
 
 impl Encoding {
-    /// Returns the codec of the blocks.
     #[must_use]
     pub const fn codec(&self) -> Codec {
         match self {
@@ -207,7 +189,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the options that `mksquashfs` uses by default; `None` for a codec it does not have.
+    /// Returns the default options of `mksquashfs`, or `None` for a codec that it does not have.
     #[must_use]
     pub fn default_of(codec: Codec) -> Option<Self> {
         Some(match codec {

@@ -1,4 +1,4 @@
-//! Streams of unknown length: finds the end of the stream at the start of some bytes.
+//! Decodes the stream at the start of some bytes, and finds where it ends.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::{DecodeError, usize_from, zstd};
 
-/// log2 of the largest window: it decodes streams with any window.
+/// log2 of the largest window, which decodes streams with any window.
 const WINDOW_BITS: u8 = 15;
 
 thread_local! {
@@ -16,9 +16,9 @@ thread_local! {
 /// The lengths of a stream, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct First {
-    /// Bytes of the input that the stream takes.
+    /// Number of input bytes that belong to the stream.
     pub stored: usize,
-    /// Bytes that it decodes to.
+    /// Number of decoded bytes.
     pub decoded: usize,
 }
 
@@ -31,7 +31,7 @@ pub fn zlib(input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
             stored: usize_from(inflate.total_in()),
             decoded: usize_from(inflate.total_out()),
         };
-        // A byte past the end distinguishes a stream that continues from one that ends with `out`.
+        // The extra byte tells a stream that continues from one that ends with `out`.
         let mut past = [0];
         loop {
             let before = done(inflate);
@@ -56,7 +56,6 @@ pub fn zlib(input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
     })
 }
 
-/// Decodes a Zstandard frame.
 pub fn zstd(input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
     let stored = zstd_safe::find_frame_compressed_size(input).map_err(|_| DecodeError::Damaged)?;
     let frame = input.get(..stored).ok_or(DecodeError::Damaged)?;

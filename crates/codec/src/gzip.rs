@@ -1,4 +1,4 @@
-//! gzip members (RFC 1952): a header, a stream of DEFLATE, its checksum and its length.
+//! gzip members (RFC 1952): a header, a DEFLATE stream, its checksum and its length.
 
 use std::cell::RefCell;
 
@@ -6,10 +6,10 @@ use libdeflater::{DecompressionError, Decompressor};
 
 use crate::{DecodeError, deflate, deflate_span};
 
-/// The fields of the header before the optional ones (RFC 1952, section 2.3).
+/// Length of the mandatory header fields (RFC 1952, section 2.3).
 const HEADER: usize = 10;
 const METHOD_DEFLATE: u8 = 8;
-/// The checksum and the length after each member.
+/// Length of the checksum and the decoded length after each member.
 const TRAILER: usize = 8;
 
 const FHCRC: u8 = 2;
@@ -22,7 +22,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
 }
 
-/// Decodes a member and verifies its checksum. Ignores the bytes after it.
+/// Decodes a member and verifies its checksum. Ignores bytes after it.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();
     let result = DECOMPRESSOR.with_borrow_mut(|context| context.gzip_decompress(input, out));
@@ -32,15 +32,15 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     })
 }
 
-/// Decodes until `out` is full or the member ends. Verifies no checksum.
+/// Decodes until `out` is full or the member ends. Does not verify the checksum.
 pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let stream = behind_header(input).ok_or(DecodeError::Damaged)?;
     deflate::decode_prefix(stream, out)
 }
 
 /// Decodes blocks that start at bit `skip` of `input` until `out` is full, and continues in the
-/// members after theirs. `history` has the decoded bytes of the member before them. Verifies no
-/// checksum.
+/// following members. `history` has the decoded bytes before the blocks, from the same member. Does
+/// not verify checksums.
 pub fn decode_span(
     skip: u8,
     history: &[u8],
@@ -50,7 +50,7 @@ pub fn decode_span(
     let (mut used, mut done) = deflate_span::decode_part(skip, history, input, out)?;
     let mut input = input;
     while done < out.len() {
-        // Each member is longer than its trailer, so this ends.
+        // Each member is longer than its trailer, so this loop ends.
         let behind = input.get(used + TRAILER..);
         input = behind.and_then(behind_header).ok_or(DecodeError::Damaged)?;
         let left = &mut out[done..];
@@ -60,21 +60,22 @@ pub fn decode_span(
     Ok(done)
 }
 
-/// Decodes members from the header of the first on, until `out` is full. Verifies no checksum.
+/// Decodes members, from the header of the first on, until `out` is full. Does not verify
+/// checksums.
 pub fn decode_members(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let span = behind_header(input).ok_or(DecodeError::Damaged)?;
     decode_span(0, &[], span, out)
 }
 
-/// Returns the length of the header of the gzip member that `input` begins with; `None` if it is
-/// damaged or does not end.
+/// Returns the length of the member header at the start of `input`, or `None` if the header is
+/// damaged or truncated.
 #[must_use]
 pub fn header_len(input: &[u8]) -> Option<usize> {
     let behind = behind_header(input)?;
     Some(input.len() - behind.len())
 }
 
-/// Returns the bytes after the header of a member; `None` if the header is damaged or does not end.
+/// Returns the bytes after the header of a member, or `None` if the header is damaged or truncated.
 fn behind_header(input: &[u8]) -> Option<&[u8]> {
     let (header, mut rest) = input.split_at_checked(HEADER)?;
     let &[0x1f, 0x8b, METHOD_DEFLATE, flags, ..] = header else {

@@ -2,8 +2,10 @@
 //!
 //! A driver names the codec of a block; the engine calls [`Codec::decode`] with the stored bytes
 //! and a buffer of the decoded length, or one of its two variants if the image does not store that
-//! length. A writer makes an [`Encoder`] for each of its threads from an [`Encoding`]: the codec
-//! with its options. Nothing here reads, allocates by an image's field, or keeps state that a
+//! length. A writer creates an [`Encoder`] for each of its threads from an [`Encoding`]: the codec
+//! with its options.
+//!
+//! This crate reads no files, allocates nothing by an image's field, and keeps no state that a
 //! caller can see: contexts are reused per thread.
 
 mod deflate;
@@ -46,48 +48,48 @@ pub use stream::{Step, StreamDecoder, StreamFormat, StreamPlace};
 pub enum Codec {
     /// DEFLATE in a zlib wrapper (RFC 1950).
     Zlib,
-    /// DEFLATE (RFC 1951), as a bare stream.
+    /// A raw DEFLATE stream (RFC 1951).
     Deflate,
-    /// Blocks of DEFLATE from within a stream. They refer to the 32 KiB before them, which
+    /// DEFLATE blocks from the middle of a stream. They refer to the 32 KiB before them, which
     /// [`Codec::decode_after`] takes.
     DeflateSpan {
-        /// Bits of the first byte that belong to the block before, 0 to 7.
+        /// Number of bits of the first byte that belong to the preceding block, 0 to 7.
         skip: u8,
     },
-    /// DEFLATE in a gzip wrapper (RFC 1952): one member.
+    /// One member of DEFLATE in a gzip wrapper (RFC 1952).
     Gzip,
-    /// Blocks of DEFLATE from within a gzip file, as [`Codec::DeflateSpan`], which may continue in the next members
-    /// of the file.
+    /// DEFLATE blocks from the middle of a gzip file, as [`Codec::DeflateSpan`], which may continue
+    /// in the next members of the file.
     GzipSpan {
-        /// Bits of the first byte that belong to the block before, 0 to 7.
+        /// Number of bits of the first byte that belong to the preceding block, 0 to 7.
         skip: u8,
     },
-    /// Members of a gzip file from the header of the first on, until the block is full. No checksum is verified.
+    /// Members of a gzip file, from the header of the first on, until the block is full. Checksums
+    /// are not verified.
     GzipMembers,
-    /// LZMA in the `.lzma` ("LZMA alone") container, with or without the decoded length in it.
+    /// LZMA in the `.lzma` ("LZMA alone") container, whose header may declare the decoded length.
     Lzma,
-    /// LZMA with less of a header than that container has, as vendors of firmware store it.
+    /// LZMA with a shorter header than in that container, as firmware vendors store it.
     LzmaBare(BareLzma),
-    /// LZMA as EROFS stores it: a bare stream whose first byte, always zero, is replaced by the
+    /// LZMA as EROFS stores it: a raw stream whose first byte, always zero, is replaced by the
     /// complement of the properties. It has no end marker.
     MicroLzma,
-    /// LZO1X, as a bare stream.
+    /// A raw LZO1X stream.
     Lzo,
-    /// XZ, as a whole stream with its headers, which name the BCJ filters.
+    /// A whole XZ stream with its headers, which name the BCJ filters.
     Xz,
-    /// LZ4, as a bare block.
+    /// A raw LZ4 block.
     Lz4,
-    /// Blocks of an LZ4 frame, each after its length. They may refer to the 64 KiB before them,
-    /// which [`Codec::decode_after`] takes.
+    /// Blocks of an LZ4 frame, each preceded by its length. They may refer to the 64 KiB before
+    /// them, which [`Codec::decode_after`] takes.
     Lz4Blocks {
-        /// Whether each block has a checksum after it. It is not verified.
+        /// Whether a checksum follows each block. It is not verified.
         checksums: bool,
     },
-    /// Zstandard, as one frame.
+    /// One Zstandard frame.
     Zstd,
 }
 
-/// The reason why a block could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -97,7 +99,7 @@ pub enum DecodeError {
     /// The stream ends before the declared length.
     #[error("it decodes to {actual} bytes instead of {expected}")]
     Short {
-        /// Length of the decoded bytes.
+        /// Decoded length.
         actual: usize,
         expected: usize,
     },
@@ -110,7 +112,6 @@ pub enum DecodeError {
 }
 
 impl Codec {
-    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -130,8 +131,8 @@ impl Codec {
     /// Decodes all of `input` into all of `out`.
     ///
     /// # Errors
-    /// If the input is damaged or does not decode to exactly `out.len()` bytes. `out` then holds
-    /// bytes that must not be used.
+    /// If the input is damaged or does not decode to exactly `out.len()` bytes. The contents of
+    /// `out` must not be used then.
     pub fn decode(self, input: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
         let expected = out.len();
         match self.decode_up_to(input, out)? {
@@ -140,14 +141,14 @@ impl Codec {
         }
     }
 
-    /// Decodes all of `input` into the front of `out` and returns the decoded length. A stream of
-    /// [`Codec::MicroLzma`] does not store its length: it must fill `out`. A stream of
-    /// [`Codec::LzmaBare`] does not either: it ends with `input` or when `out` is full, and its
-    /// last decoded bytes may be garbage if `out` is longer than the encoded data.
+    /// Decodes all of `input` into the start of `out` and returns the decoded length. A stream of
+    /// [`Codec::MicroLzma`] does not store its length, so it must fill `out`. A stream of
+    /// [`Codec::LzmaBare`] does not store it either: decoding ends with `input` or when `out` is
+    /// full. The last decoded bytes may be garbage if `out` is longer than the original data.
     ///
     /// # Errors
-    /// [`DecodeError::Damaged`], and [`DecodeError::Long`] if `out` is too small. `out` then holds
-    /// bytes that must not be used.
+    /// [`DecodeError::Damaged`], and [`DecodeError::Long`] if `out` is too small. The contents of
+    /// `out` must not be used then.
     pub fn decode_up_to(self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         match self {
             Self::Zlib => zlib::decode(input, out),
@@ -167,7 +168,8 @@ impl Codec {
         }
     }
 
-    /// Returns whether a block refers to bytes before it: [`Codec::decode_after`] decodes it.
+    /// Returns whether a block refers to bytes before it, so that [`Codec::decode_after`] must
+    /// decode it.
     #[must_use]
     pub const fn refers_back(self) -> bool {
         matches!(
@@ -176,10 +178,10 @@ impl Codec {
         )
     }
 
-    /// Decodes as [`Codec::decode`] does. `history` has the end of the decoded bytes before
-    /// `input`: 32 KiB of DEFLATE and 64 KiB of LZ4, or fewer at the start of the stream. Blocks of
-    /// DEFLATE are decoded until `out` is full, and what follows them in `input` is ignored. Blocks
-    /// that do not refer back ignore `history`.
+    /// Decodes as [`Codec::decode`] does. `history` has the last decoded bytes before `input`: 32
+    /// KiB for DEFLATE and 64 KiB for LZ4, or fewer at the start of the stream. DEFLATE blocks are
+    /// decoded until `out` is full, and further bytes of `input` are ignored. Codecs that do not
+    /// refer back ignore `history`.
     ///
     /// # Errors
     /// The errors of [`Codec::decode`].
@@ -202,14 +204,14 @@ impl Codec {
         }
     }
 
-    /// Decodes the first `out.len()` bytes of a stream into `out`. The stream may continue, and
-    /// other bytes may follow it: nothing past the wanted prefix is read, and no checksum is
+    /// Decodes the first `out.len()` bytes of a stream into `out`. The stream may be longer, and
+    /// other bytes may follow it. Nothing after the wanted prefix is read, and no checksum is
     /// verified.
     ///
     /// # Errors
     /// [`DecodeError::Damaged`], [`DecodeError::Short`] if the stream ends early, and
-    /// [`DecodeError::NoPrefix`] for the codecs of formats that have no such blocks. `out` then
-    /// holds bytes that must not be used.
+    /// [`DecodeError::NoPrefix`] for the codecs of formats that have no such blocks. The contents
+    /// of `out` must not be used then.
     pub fn decode_prefix(self, input: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
         if out.is_empty() {
             return Ok(());
@@ -237,14 +239,15 @@ impl Codec {
         Err(DecodeError::Short { actual, expected })
     }
 
-    /// Decodes the stream at the start of `input` into the front of `out`, and returns where both end. Other
-    /// bytes may follow the stream. For searches: much slower than [`Codec::decode_up_to`].
+    /// Decodes the stream at the start of `input` into the start of `out`, and returns both
+    /// lengths. Other bytes may follow the stream. Used by searches, because it is much slower than
+    /// [`Codec::decode_up_to`].
     ///
     /// Zlib, XZ and Zstandard streams mark their end, and their checksums are verified.
     ///
     /// # Errors
-    /// The errors of [`Codec::decode_up_to`], and [`DecodeError::NoPrefix`] for the codecs whose streams do not
-    /// mark their end. `out` then holds bytes that must not be used.
+    /// The errors of [`Codec::decode_up_to`], and [`DecodeError::NoPrefix`] for codecs whose
+    /// streams do not mark their end. The contents of `out` must not be used then.
     pub fn decode_first(self, input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
         match self {
             Self::Zlib => first::zlib(input, out),
@@ -264,8 +267,8 @@ impl Codec {
         }
     }
 
-    /// Returns whether decoding a whole stream compares the decoded bytes with a checksum, or
-    /// `None` if the stream itself says so: [`Codec::stream_has_checksum`].
+    /// Returns whether decoding a whole stream compares the decoded bytes with a checksum. Returns
+    /// `None` if only the stream can tell: [`Codec::stream_has_checksum`].
     #[must_use]
     pub const fn has_checksum(self) -> Option<bool> {
         match self {
@@ -284,7 +287,8 @@ impl Codec {
         }
     }
 
-    /// Returns whether the header of a stream says that a checksum follows. False for codecs whose streams do not say.
+    /// Returns whether the header of a stream announces a checksum. False for codecs whose headers
+    /// do not tell.
     #[must_use]
     pub fn stream_has_checksum(self, stream: &[u8]) -> bool {
         match self {
@@ -294,8 +298,8 @@ impl Codec {
         }
     }
 
-    /// Returns whether a stream that [`Codec::decode_first`] decodes may start with these bytes:
-    /// only the first few bytes are checked.
+    /// Returns whether these bytes may start a stream that [`Codec::decode_first`] decodes. Checks
+    /// only the first few bytes.
     #[must_use]
     pub fn may_start(self, input: &[u8]) -> bool {
         match self {
@@ -317,7 +321,7 @@ impl Codec {
     }
 }
 
-/// Converts a library's count of bytes that are all in one buffer.
+/// Converts a library's count of bytes in a buffer.
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Lossless, as in `forerun-io`.
 const fn usize_from(n: u64) -> usize {
     n as usize

@@ -1,4 +1,4 @@
-//! LZ4 blocks by the reference library, which lzzzz contains.
+//! LZ4 blocks, by the reference library, which lzzzz contains.
 
 use std::ops::Range;
 
@@ -20,14 +20,15 @@ pub fn decode_after(before: &[u8], input: &[u8], out: &mut [u8]) -> Result<usize
     lz4::decompress_with_dict(input, out, before).map_err(|_| DecodeError::Damaged)
 }
 
-/// Bytes at the end of a prefix that the library copies one by one, and a few more.
+/// Length of the end of a prefix that is marked: the bytes that the library copies one by one, and
+/// a few more.
 const END: usize = 16;
-/// A byte that is rare at that place.
+/// A byte that rarely ends a prefix.
 const RARE: u8 = 0xA5;
 
 /// Decodes the start of a block. The library accepts a match at distance zero, which no encoder
 /// makes. Such a match near the end of a prefix leaves bytes of `out` unchanged, which belong to
-/// another block, and its last byte is one of them. So `out` is marked at its end, and the
+/// another block, and its last byte is one of them. So the end of `out` is marked first, and the
 /// sequences are checked only if a mark may be left.
 pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let wanted = out.len();
@@ -56,8 +57,8 @@ pub fn copies_nothing(input: &[u8], ends: Range<usize>) -> bool {
 }
 
 /// Returns the decoded length of a block, or `None` if the block is damaged. The library does not
-/// distinguish a block that is too long from a damaged one. So the lengths of its sequences are
-/// summed, but only after a failure.
+/// distinguish a block that is too long from a damaged one. So after a failure the lengths of the
+/// sequences are summed.
 fn decoded_len(input: &[u8]) -> Option<usize> {
     let (mut rest, mut total) = (input, 0_usize);
     loop {
@@ -73,7 +74,7 @@ fn decoded_len(input: &[u8]) -> Option<usize> {
     }
 }
 
-/// Literals, followed by a match except in the last sequence.
+/// Literals, followed by a match (length and distance) except in the last sequence.
 struct Sequence {
     literals: usize,
     copy: Option<(usize, usize)>,
@@ -93,11 +94,11 @@ fn next(rest: &mut &[u8]) -> Option<Sequence> {
     Some(Sequence { literals, copy })
 }
 
-/// The shortest match; lengths count from it.
+/// The shortest match; lengths are stored relative to it.
 const MIN_MATCH: usize = 4;
 
-/// Reads a length that starts with four bits of the token and continues in bytes as long as they
-/// are full.
+/// Reads a length that starts with four bits of the token. As long as its parts are full, it
+/// continues in the next byte.
 fn length(nibble: u8, rest: &mut &[u8]) -> Option<usize> {
     let mut len = usize::from(nibble);
     let mut goes_on = nibble == 0x0F;

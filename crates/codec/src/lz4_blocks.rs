@@ -1,6 +1,6 @@
-//! Blocks of LZ4 frames, one after the other, as they are in the frame: each after its length.
+//! Consecutive blocks of an LZ4 frame, as they are in the frame: each preceded by its length.
 //!
-//! Blocks of a frame may refer to the 64 KiB before them. The library takes these as a dictionary.
+//! Blocks of a frame may refer to the 64 KiB before them, which the library takes as a dictionary.
 //! This module does not read other fields of the frame or checksums: `forerun-spans` reads and
 //! verifies them once.
 
@@ -9,13 +9,13 @@ use std::ops::Range;
 use crate::DecodeError;
 use crate::lz4;
 
-/// Bytes before a block that it may refer to.
+/// Number of bytes before a block that it may refer to.
 const WINDOW: usize = 64 << 10;
-/// Bytes of the length before a block, and of the checksum after it.
+/// Length of the length field before a block, and of the checksum after it.
 const WORD: usize = 4;
-/// Distance from the end of a block before which its last match must start.
+/// The last match of a block must start at least this far before the end of the block.
 const LAST_MATCH: usize = 12;
-/// The bit of the length that marks a block which is stored without compression.
+/// The bit of the length that marks an uncompressed block.
 const PLAIN: u32 = 1 << 31;
 
 /// Decodes blocks until `input` ends. `history` has the decoded bytes of the frame before them;
@@ -35,7 +35,7 @@ pub fn decode(
             (true, _) | (_, true) => one(block, last(done), to)?,
             (false, false) if done.is_empty() => one(block, last(history), to)?,
             (false, false) => {
-                // The library wants both in one piece.
+                // The library takes a single slice.
                 before.clear();
                 before.extend_from_slice(last(history));
                 before.extend_from_slice(done);
@@ -47,14 +47,12 @@ pub fn decode(
     Ok(filled)
 }
 
-/// A block without its length.
 #[derive(Clone, Copy)]
 struct Block<'i> {
     is_plain: bool,
     bytes: &'i [u8],
 }
 
-/// Takes a block from the start of `rest`.
 fn split<'i>(rest: &mut &'i [u8], checksums: bool) -> Result<Block<'i>, DecodeError> {
     let damaged = DecodeError::Damaged;
     let (word, after) = rest.split_first_chunk::<WORD>().ok_or(damaged)?;
@@ -67,7 +65,7 @@ fn split<'i>(rest: &mut &'i [u8], checksums: bool) -> Result<Block<'i>, DecodeEr
     Ok(Block { is_plain, bytes })
 }
 
-/// Decodes one block, which may refer to `before`, into the front of `out`.
+/// Decodes one block, which may refer to `before`, into the start of `out`.
 fn one(block: Block<'_>, before: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let Block { is_plain, bytes } = block;
     if is_plain {
@@ -83,9 +81,9 @@ fn one(block: Block<'_>, before: &[u8], out: &mut [u8]) -> Result<usize, DecodeE
     }
 }
 
-/// Decodes a block whose last match starts nearer to its end than the format permits (LZ4 block format, end of block
-/// conditions). The library refuses it only where the buffer ends with the block, so that the first pass, and the
-/// programs that the frame was made for, take it.
+/// Decodes a block whose last match starts nearer to its end than the format permits (LZ4 block
+/// format, end of block conditions). The library refuses such a block only if the buffer ends with
+/// the block. So the first pass accepts it, and so do the programs that the frame was made for.
 fn with_room(before: &[u8], bytes: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let mut room = vec![0; out.len() + LAST_MATCH];
     let len = lz4::decode_after(before, bytes, &mut room)?;
@@ -100,30 +98,30 @@ fn last(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.len().saturating_sub(WINDOW)..]
 }
 
-/// A decoder of the blocks of LZ4 frames in their order, for a first pass.
+/// A decoder of the blocks of LZ4 frames in order, for a first pass.
 #[derive(Debug, Default)]
 pub struct Lz4Pass {
-    /// The end of the decoded bytes before the last block.
+    /// The last decoded bytes before the last block.
     history: Vec<u8>,
     out: Vec<u8>,
-    /// The decoded bytes of the last block.
+    /// The range of `out` with the decoded bytes of the last block.
     decoded: Range<usize>,
 }
 
 impl Lz4Pass {
-    /// Creates a decoder at the start of a frame.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets what came before: a frame starts, or blocks do not refer to each other.
+    /// Forgets earlier blocks. Called when a frame starts, or if blocks do not refer to each other.
     pub fn restart(&mut self) {
         self.history.clear();
         self.decoded = 0..0;
     }
 
-    /// Decodes the next block, of at most `most` bytes, and returns these. With `is_plain`, they are `bytes`.
+    /// Decodes the next block, of at most `most` bytes, and returns the decoded bytes. With
+    /// `is_plain`, they are `bytes`.
     ///
     /// # Errors
     /// [`DecodeError`], also for a block with matches at distance 0, for which the result of the
@@ -147,7 +145,7 @@ impl Lz4Pass {
         Ok(self.decoded())
     }
 
-    /// Returns the bytes that the next block may refer to: the last 64 KiB, or all if there are fewer.
+    /// Returns the bytes that the next block may refer to: the last 64 KiB, or fewer at the start.
     pub fn history(&mut self) -> &[u8] {
         self.keep_history();
         &self.history
@@ -172,8 +170,7 @@ impl Lz4Pass {
 mod tests {
     use super::*;
 
-    /// Returns a block that copies 8 bytes from `distance` before it, and has 5 literals after
-    /// them.
+    /// Returns a block that copies 8 bytes from `distance` before it, followed by 5 literals.
     fn copy(distance: u16) -> Vec<u8> {
         let [low, high] = distance.to_le_bytes();
         [&[0x04, low, high, 0x50][..], b"after"].concat()

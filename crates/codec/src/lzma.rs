@@ -1,4 +1,5 @@
-//! LZMA alone, by liblzma; see [`lzma_wide`](crate::lzma_wide) for the properties that it refuses.
+//! LZMA in the `.lzma` container, by liblzma. [`lzma_wide`](crate::lzma_wide) decodes the
+//! properties that liblzma refuses.
 
 use liblzma::stream::{Action, Error, LzmaOptions, Status, Stream};
 
@@ -10,7 +11,7 @@ use crate::lzma_wide;
 use crate::shared::make_room;
 use crate::xz::{MEMORY, run};
 
-/// Place of the decoded length in the header, 8 bytes.
+/// Offset of the decoded length in the header.
 const LEN_AT: std::ops::Range<usize> = 5..13;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
@@ -45,7 +46,7 @@ impl LzmaEncoder {
         if status != Status::StreamEnd {
             return None;
         }
-        // The library writes an unknown length; readers of images need the real one.
+        // The library writes an unknown length, but readers of images need the real one.
         let len = u64::try_from(input.len()).ok()?.to_le_bytes();
         out.get_mut(LEN_AT)?.copy_from_slice(&len);
         usize::try_from(stream.total_out()).ok()

@@ -1,9 +1,10 @@
-//! LZMA with less of a header than LZMA alone, by liblzma: this module creates the header.
+//! LZMA with a shorter header than in the `.lzma` container, by liblzma: this module creates the
+//! full header.
 //!
 //! Firmware vendors put LZMA into SquashFS before the format had it, and each left out what its
-//! decoder knew anyway: the length, the dictionary, or the properties too. What is left out follows
-//! from the image: no block is longer than the caller's buffer, and the properties are the same in
-//! the whole image.
+//! decoder knew anyway: the length, the dictionary, or the properties too. These follow from the
+//! image: no block is longer than the caller's buffer, and the properties are the same in the whole
+//! image.
 
 use liblzma::stream::{Action, Status, Stream};
 
@@ -14,15 +15,15 @@ use crate::xz::{MEMORY, done};
 
 /// The last byte of the header of [`BareLzma::Parameters`].
 const PARAMETERS_END: u8 = 0xff;
-/// Bytes at the end of a block that a decoder may leave: the encoder's flush is up to five that a decoder
-/// need not read, and an end marker takes a few more.
+/// Most bytes at the end of a block that a decoder may leave unread: up to five from the encoder's
+/// flush, and a few more for an end marker.
 const FLUSH: usize = 12;
 
-/// Bytes that one vendor's encoder puts before each block; its decoder skips them where they are. As
-/// properties they would need a dictionary or a first byte that no encoder writes.
+/// Bytes that one vendor's encoder puts before each block, and that its decoder skips. Read as
+/// properties they would mean a dictionary or a first byte that no encoder writes.
 const MARK: &[u8] = b"7zip";
 
-/// Returns the block without the vendor's mark.
+/// Strips the vendor's mark from a block.
 pub fn unmarked(input: &[u8]) -> &[u8] {
     input.strip_prefix(MARK).unwrap_or(input)
 }
@@ -30,19 +31,18 @@ pub fn unmarked(input: &[u8]) -> &[u8] {
 /// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BareLzma {
-    /// Properties and dictionary, 5 bytes, without the length.
+    /// Properties and dictionary (5 bytes), without the length.
     NoLength,
-    /// Properties alone, 1 byte.
+    /// Only properties (1 byte).
     PropertiesOnly,
-    /// Position bits, literal context bits, literal position bits and 0xff, a byte each. DD-WRT's encoder
-    /// chooses them for each block.
+    /// Position bits, literal context bits, literal position bits and 0xff, one byte each. DD-WRT's
+    /// encoder chooses the first three for each block.
     Parameters,
-    /// Nothing: the properties are a constant of the vendor's decoder.
+    /// No header: the properties are a constant of the vendor's decoder.
     Headerless(LzmaProperties),
 }
 
 impl BareLzma {
-    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,13 +53,13 @@ impl BareLzma {
         }
     }
 
-    /// Decodes `input` into the front of `out`, until one of both ends.
+    /// Decodes `input` into the start of `out`, until one of both ends.
     pub(crate) fn decode(self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         let (properties, stream) = self.split(unmarked(input)).ok_or(DecodeError::Damaged)?;
         if properties.is_wide() {
             return wide(properties, stream, out);
         }
-        // No match reaches back further than the decoded bytes, so this dictionary, which the
+        // A match reaches back at most over the decoded bytes, so this dictionary, which the
         // decoder allocates, is enough for every stream.
         let dictionary = u32::try_from(out.len()).map_err(|_| DecodeError::Damaged)?;
         // The copy costs almost nothing compared to decoding. All ones stand for an unknown length.
@@ -97,7 +97,7 @@ impl BareLzma {
 fn wide(properties: LzmaProperties, stream: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let outcome = lzma_wide::stream(properties, stream, None, out);
     let is_all = outcome.stored + FLUSH >= stream.len();
-    // Past the last byte that was encoded, a stream without an end marker decodes to garbage.
+    // After the last encoded byte, a stream without an end marker decodes to garbage.
     let is_whole = is_all && (outcome.decoded > 0 || !outcome.is_damaged);
     is_whole
         .then_some(outcome.decoded)
@@ -121,11 +121,11 @@ fn run(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         match status {
             Ok(Status::StreamEnd) if is_all => return Ok(written),
             Ok(Status::StreamEnd) => return Err(DecodeError::Damaged),
-            // Past the last byte that was encoded, a stream without an end marker decodes to garbage
-            // and may fail.
+            // After the last encoded byte, a stream without an end marker decodes to garbage and
+            // may fail.
             Err(_) if is_all && written > 0 => return Ok(written),
             Err(_) => return Err(DecodeError::Damaged),
-            // No progress: the input is used up.
+            // A call without progress means that the input is used up.
             Ok(_) if (read, written) == before => {
                 let whole = is_all && written > 0;
                 return whole.then_some(written).ok_or(DecodeError::Damaged);
@@ -143,7 +143,6 @@ mod tests {
 
     use super::*;
 
-    /// Encodes without header and end marker.
     fn encoded(input: &[u8], (lc, lp, pb): (u8, u8, u8)) -> Vec<u8> {
         let mut options = LzmaOptions::with_preset(6);
         options.dict_size = 1 << 16;
@@ -162,7 +161,7 @@ mod tests {
             (1, 2, 0),
             (0, 0, 0),
             (4, 0, 4),
-            // Beyond what liblzma takes.
+            // Properties that liblzma refuses.
             (8, 4, 4),
             (8, 0, 2),
             (3, 2, 0),
@@ -183,7 +182,7 @@ mod tests {
                 let mut out = vec![0; input.len()];
                 assert_eq!(bare.decode(&block, &mut out), Ok(input.len()), "{bare:?}");
                 assert!(out == input, "{bare:?}");
-                // Garbage may follow in a longer buffer, but what was encoded is whole.
+                // Garbage may follow in a longer buffer, but the encoded bytes are complete.
                 let mut long = vec![0; input.len() + 5000];
                 let len = bare.decode(&block, &mut long).unwrap();
                 assert!(

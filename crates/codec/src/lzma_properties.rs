@@ -1,5 +1,3 @@
-//! The three parameters of an LZMA stream.
-
 /// The three parameters of an LZMA stream, in one byte as its header stores them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LzmaProperties(u8);
@@ -9,8 +7,8 @@ const MOST: [u8; 3] = [8, 4, 4];
 
 impl LzmaProperties {
     /// Returns the properties of `lc` literal context bits, `lp` literal position bits and `pb`
-    /// position bits, or `None` if no decoder takes them: `lc` is 8 at most, `lp` and `pb` are 4 at
-    /// most.
+    /// position bits. Returns `None` if no decoder accepts them: `lc` is at most 8, `lp` and `pb`
+    /// are at most 4.
     #[must_use]
     pub const fn new(lc: u8, lp: u8, pb: u8) -> Option<Self> {
         if lc > MOST[0] || lp > MOST[1] || pb > MOST[2] {
@@ -19,19 +17,19 @@ impl LzmaProperties {
         Some(Self((pb * 5 + lp) * 9 + lc))
     }
 
-    /// Returns the properties in the first byte of a header.
+    /// Parses the first byte of a header.
     #[must_use]
     pub const fn from_byte(byte: u8) -> Option<Self> {
         Self::new(byte % 9, byte / 9 % 5, byte / 45)
     }
 
-    /// Returns the byte of the header.
     #[must_use]
     pub const fn byte(self) -> u8 {
         self.0
     }
 
-    /// Returns whether liblzma refuses them: it takes `lc` and `lp` of 4 together at most.
+    /// Returns whether liblzma refuses the properties: it accepts an `lc` and `lp` of together at
+    /// most 4.
     #[must_use]
     pub const fn is_wide(self) -> bool {
         self.0 % 9 + self.0 / 9 % 5 > 4

@@ -1,9 +1,10 @@
 //! LZMA with more than four literal bits, by lzma-rust2: liblzma refuses `lc` + `lp` above 4.
 //!
-//! Only such streams come here, because liblzma is faster. Firmware has them: the first encoders took any
-//! of the 225 properties, and some vendors' try several for each block.
+//! Other streams use liblzma, which is faster. Firmware contains such streams: the first encoders
+//! accepted any of the 225 properties, and some vendors' encoders try several for each block.
 //!
-//! The model of the most literal bits, 12, takes 6 MiB; the dictionary never more than the caller's buffer.
+//! The probability model for 12 literal bits, the most possible, takes 6 MiB; the dictionary is
+//! never longer than the caller's buffer.
 
 use std::io::Read;
 
@@ -12,17 +13,18 @@ use lzma_rust2::LzmaReader;
 use crate::DecodeError;
 use crate::lzma_properties::LzmaProperties;
 
-/// The end of a decoder's work.
+/// The result of decoding.
 pub struct Outcome {
-    /// Bytes of the input that it used.
+    /// Number of input bytes that were used.
     pub stored: usize,
-    /// Bytes that it decoded.
+    /// Number of decoded bytes.
     pub decoded: usize,
-    /// The stream neither ended nor filled the buffer.
+    /// Whether the stream neither ended nor filled the buffer.
     pub is_damaged: bool,
 }
 
-/// Decodes a stream without header, of `len` bytes if they are known, into the front of `out`.
+/// Decodes a stream without a header into the start of `out`. `len` is its decoded length, if
+/// known.
 pub fn stream(
     properties: LzmaProperties,
     input: &[u8],
@@ -34,7 +36,7 @@ pub fn stream(
         decoded: 0,
         is_damaged: true,
     };
-    // No match reaches back further than the decoded bytes.
+    // A match reaches back at most over the decoded bytes.
     let Ok(dictionary) = u32::try_from(out.len().max(4096)) else {
         return outcome;
     };
@@ -43,7 +45,7 @@ pub fn stream(
     let Ok(mut reader) = reader else {
         return outcome;
     };
-    // Else an error would hide the bytes before it.
+    // Otherwise an error would hide the bytes before it.
     reader.set_defer_errors(true);
     reader.set_relaxed_end_condition(false);
     outcome.is_damaged = false;
@@ -62,7 +64,7 @@ pub fn stream(
     outcome
 }
 
-/// Decodes a stream in the `.lzma` container, whose properties the caller has looked at.
+/// Decodes a stream in the `.lzma` container, whose properties the caller has parsed.
 pub fn alone(
     properties: LzmaProperties,
     input: &[u8],
@@ -74,7 +76,7 @@ pub fn alone(
         .ok_or(DecodeError::Damaged)?;
     let [_, _, _, _, _, len @ ..] = *head;
     let len = Some(u64::from_le_bytes(len)).filter(|len| *len != u64::MAX);
-    // A byte past the end distinguishes a stream that continues from one that ends with `out`.
+    // The extra byte tells a stream that continues from one that ends with `out`.
     let mut past = vec![0; expected + 1];
     let outcome = stream(properties, body, len, &mut past);
     if outcome.decoded > expected {

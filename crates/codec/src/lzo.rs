@@ -1,4 +1,4 @@
-//! LZO1X by lzokay: the faster libraries are under the GPL.
+//! LZO1X, by lzokay, because the faster libraries are under the GPL.
 
 use lzokay::Error;
 use lzokay::compress::{Dict, compress_with_dict};
@@ -19,8 +19,8 @@ pub struct LzoEncoder {
 }
 
 impl LzoEncoder {
-    /// Creates an encoder. The library has one algorithm, `lzo1x_999` at its default level; others
-    /// are errors.
+    /// Creates an encoder. Fails for all options but those of the library's only algorithm,
+    /// `lzo1x_999` at its default level.
     pub fn new(algorithm: LzoAlgorithm, level: u8) -> Result<Self, EncodingError> {
         if algorithm != LzoAlgorithm::Lzo1x999 || level != 8 {
             let option = format!("{algorithm:?} at level {level}").to_lowercase();

@@ -1,4 +1,4 @@
-//! MicroLZMA by liblzma, as LZMA alone: this module creates the header of that container.
+//! MicroLZMA, by liblzma: this module converts the stream to the `.lzma` container.
 //!
 //! The first byte of any LZMA stream is zero. MicroLZMA stores the properties there, complemented
 //! so that the byte is never zero and differs from zeros in front of a stream. The caller knows the
@@ -12,8 +12,8 @@ use crate::xz::{MEMORY, done, run};
 /// The declared length of a stream that may continue past the wanted prefix.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Decodes a stream of exactly `out.len()` bytes that ends with `input`. The decoder is given the
-/// end, so it cannot tell a stream that continues from a damaged one.
+/// Decodes a stream of exactly `out.len()` bytes that ends with `input`. The decoder gets the
+/// length from the caller, so it cannot tell a stream that continues from a damaged one.
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let declared = u64::try_from(out.len()).map_err(|_| DecodeError::Damaged)?;
     let contained = contained(input, out.len(), declared)?;
@@ -30,7 +30,7 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
         let status = stream.process(from, to, Action::Run);
         let status = status.map_err(|_| DecodeError::Damaged)?;
         let after = done(&stream);
-        // No progress means that the stream was cut, or ends without a marker.
+        // A call without progress means that the stream is truncated, or ends without a marker.
         if status == Status::StreamEnd || after.1 >= out.len() || after == before {
             return Ok(after.1);
         }
@@ -41,10 +41,10 @@ fn decoder() -> Result<Stream, DecodeError> {
     Stream::new_lzma_decoder(MEMORY).map_err(|_| DecodeError::Damaged)
 }
 
-/// Puts the stream into the container. The copy costs almost nothing compared to decoding.
+/// Converts the stream to the container. The copy costs almost nothing compared to decoding.
 fn contained(input: &[u8], wanted: usize, declared: u64) -> Result<Vec<u8>, DecodeError> {
     let (&properties, rest) = input.split_first().ok_or(DecodeError::Damaged)?;
-    // No match reaches back further than the decoded bytes, so this dictionary, which the decoder
+    // A match reaches back at most over the decoded bytes, so this dictionary, which the decoder
     // allocates, is enough for every stream.
     let dictionary = u32::try_from(wanted).map_err(|_| DecodeError::Damaged)?;
     let mut out = Vec::with_capacity(input.len() + 13);

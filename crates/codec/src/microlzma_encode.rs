@@ -1,6 +1,8 @@
-//! MicroLZMA: LZMA without header and end marker, with the properties in place of the first byte.
+//! The encoder of MicroLZMA: LZMA without header and end marker, with the properties in place of
+//! the first byte.
 //!
-//! By lzma-rust2: of the LZMA encoders with a safe interface, it can leave out the end marker.
+//! It uses lzma-rust2, the only LZMA encoder with a safe interface that can leave out the end
+//! marker.
 
 use std::io::{self, Write};
 

@@ -1,10 +1,10 @@
-//! Ranges of options and room for output, for all encoders.
+//! Helpers of all encoders: ranges of options, and output buffers.
 
 use crate::EncodingError;
 
 /// Makes the first `len` bytes of `out` writable.
 pub fn make_room(out: &mut Vec<u8>, len: usize) {
-    // The bytes that are there were initialised by an earlier block.
+    // The existing bytes were initialised by an earlier block.
     if out.len() < len {
         out.resize(len, 0);
     } else {
@@ -12,7 +12,6 @@ pub fn make_room(out: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Checks an option's range.
 pub fn in_range(
     codec: &'static str,
     option: &'static str,

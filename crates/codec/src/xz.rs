@@ -6,8 +6,8 @@ use crate::encoding::{Bcj, BcjSet, EncodingError};
 use crate::shared::{in_range, make_room};
 use crate::{DecodeError, First, usize_from};
 
-/// Memory that decoding a stream may take. Blocks have at most 1 MiB, and a dictionary larger than
-/// the block is useless; the largest preset of `xz`, with a dictionary of 64 MiB, needs 65 MiB.
+/// Most memory for decoding a stream. Blocks have at most 1 MiB, and a dictionary larger than the
+/// block is useless; the largest preset of `xz`, with a dictionary of 64 MiB, needs 65 MiB.
 pub const MEMORY: u64 = 80 << 20;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
@@ -15,7 +15,6 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     run(&mut stream, input, out)
 }
 
-/// Decodes the stream at the start of `input`.
 pub fn decode_first(input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
     let mut stream = Stream::new_stream_decoder(MEMORY, 0).map_err(|_| DecodeError::Damaged)?;
     run_first(&mut stream, input, out)
@@ -44,7 +43,7 @@ pub fn done(stream: &Stream) -> (usize, usize) {
 
 fn run_first(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<First, DecodeError> {
     let expected = out.len();
-    // A byte past the end distinguishes a stream that continues from one that was cut.
+    // The extra byte tells a stream that continues from one that ends with `out`.
     let mut past = [0];
     loop {
         let (read, written) = done(stream);
@@ -84,7 +83,7 @@ impl XzEncoder {
         if dictionary.is_some() {
             in_range("xz", "dictionary", size, 8192..=block_size)?;
         }
-        // The header has room for one bit, or two neighbouring bits.
+        // The header can encode one bit, or two neighbouring bits.
         let top = size.checked_ilog2().map_or(0, |log| 1 << log);
         if size != top && size != top + top / 2 {
             return Err(EncodingError::Dictionary(size));
@@ -110,7 +109,7 @@ impl XzEncoder {
         let mut best = None;
         for chain in &self.chains {
             make_room(spare, best.unwrap_or(room));
-            // The kernel's reader supports this check.
+            // The kernel's decoder supports this check.
             let mut stream = Stream::new_stream_encoder(chain, Check::Crc32).ok()?;
             let status = stream.process(input, spare, Action::Finish);
             let len = usize::try_from(stream.total_out()).ok()?;

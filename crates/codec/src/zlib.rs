@@ -1,5 +1,5 @@
-//! zlib: whole blocks by libdeflate, which is the fastest both ways. Encoding with a window or
-//! strategy, which libdeflate lacks, is by zlib-rs.
+//! zlib. Whole blocks use libdeflate, which is the fastest both ways. Encoding with a window or
+//! strategy, which libdeflate lacks, uses zlib-rs.
 
 use std::cell::RefCell;
 
@@ -32,7 +32,8 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
 /// 2.2).
 ///
 /// The wrapper is parsed here because the library stops at the checksum without reporting its
-/// place. The checksum is taken from the end of `input`, so bytes after the stream are damage.
+/// offset. The checksum is taken from the end of `input`, so bytes after the stream count as
+/// damage.
 fn unwrapped(input: &[u8]) -> Option<(&[u8], u32)> {
     let rest = input.get(2..).filter(|_| has_header(input))?;
     let (deflated, &checksum) = rest.split_last_chunk()?;

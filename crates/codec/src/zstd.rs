@@ -1,4 +1,4 @@
-//! Zstandard by the reference library.
+//! Zstandard, by the reference library.
 
 use std::cell::RefCell;
 
@@ -8,8 +8,8 @@ use crate::DecodeError;
 use crate::encoding::EncodingError;
 use crate::shared::{in_range, make_room};
 
-/// log2 of the largest window that a stream decoded in part may declare: the library allocates as
-/// much. A frame may be one window, so this allows the largest block.
+/// log2 of the largest window that a stream decoded in part may declare, because the library
+/// allocates it. A frame may be one window, so this allows the largest block.
 const WINDOW_LOG: u32 = 24;
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let expected = out.len();
     if input.is_empty() {
-        // The library takes no bytes for no frames.
+        // The library accepts empty input as zero frames.
         return Err(DecodeError::Damaged);
     }
     CONTEXT.with_borrow_mut(|context| {
@@ -49,11 +49,11 @@ pub fn decode_prefix(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
             let before = (from.pos(), to.pos());
             let hint = context.decompress_stream(&mut to, &mut from);
             let hint = hint.map_err(damaged)?;
-            // Zero marks the end of the frame; bytes after it are ignored.
+            // Zero marks the end of the frame. Bytes after it are ignored.
             if hint == 0 || to.pos() >= wanted {
                 return Ok(to.pos());
             }
-            // It needs more input, and there is none.
+            // The decoder needs more input, and there is none.
             if before == (from.pos(), to.pos()) {
                 return Err(DecodeError::Damaged);
             }
@@ -68,8 +68,9 @@ pub struct ZstdEncoder {
 impl ZstdEncoder {
     pub fn new(level: u8) -> Result<Self, EncodingError> {
         in_range("zstd", "level", u32::from(level), 1..=22)?;
-        // Without checksums: Linux takes a SquashFS block for damaged if the last page of its data is full before all
-        // of the checksum was read, which is where that crosses the border of a page of the device.
+        // No checksums: Linux takes a SquashFS block for damaged if the last page of its data is
+        // full before the whole checksum was read, which happens when the checksum crosses a page
+        // boundary of the device.
         let context = context([CParameter::CompressionLevel(level.into())])?;
         Ok(Self { context })
     }
@@ -81,7 +82,7 @@ impl ZstdEncoder {
     }
 }
 
-/// Creates a context of an encoder with these parameters.
+/// Creates an encoding context with these parameters.
 pub fn context(
     parameters: impl IntoIterator<Item = CParameter>,
 ) -> Result<CCtx<'static>, EncodingError> {
@@ -97,7 +98,7 @@ pub fn context(
     Ok(context)
 }
 
-/// Returns whether the header of the frame at the start of `input` announces a checksum after it.
+/// Returns whether the frame header at the start of `input` announces a checksum.
 pub fn has_checksum(input: &[u8]) -> bool {
     const CHECKSUM: u8 = 1 << 2;
     matches!(input, [0x28, 0xB5, 0x2F, 0xFD, descriptor, ..] if descriptor & CHECKSUM != 0)

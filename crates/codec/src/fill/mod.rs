@@ -1,8 +1,7 @@
 //! Encoders that fill a block of fixed size with as much input as fits.
 //!
-//! EROFS reverses the usual order: the length of the encoded block is fixed, and the length of its
-//! input follows. LZ4 supports that by itself; for the other codecs the length of input is found by
-//! a search.
+//! In EROFS the length of the encoded block is fixed, and the length of its input varies. LZ4
+//! supports that directly; for the other codecs the length of the input is found by a search.
 
 mod search;
 
@@ -17,39 +16,38 @@ use crate::zstd;
 
 use self::search::Search;
 
-/// A codec of EROFS with the options of an image; ranges and defaults are those of `mkfs.erofs`.
+/// A codec of EROFS with its options. Ranges and defaults are those of `mkfs.erofs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FillEncoding {
-    /// LZ4, as a bare block.
+    /// A raw LZ4 block.
     Lz4,
-    /// LZ4 by the slow, better compressor.
+    /// A raw LZ4 block, encoded by the slow compressor with the better ratio.
     Lz4Hc {
         /// 1 to 12; 9 is the default.
         level: u8,
     },
-    /// MicroLZMA: LZMA without a header and without an end marker.
+    /// LZMA without a header and without an end marker.
     MicroLzma {
         /// 0 to 9; 6 is the default.
         level: u8,
-        /// Bytes of the dictionary: 4 KiB to 8 MiB.
+        /// Dictionary in bytes, 4 KiB to 8 MiB.
         dictionary: u32,
     },
-    /// DEFLATE without a wrapper, at a window of 32 KiB.
+    /// Raw DEFLATE, with a window of 32 KiB.
     Deflate {
         /// 1 to 12; 1 is the default.
         level: u8,
     },
-    /// Zstandard, as one frame.
+    /// One Zstandard frame.
     Zstd {
         /// 1 to 22; 3 is the default.
         level: u8,
-        /// log2 of the window: 10 to 20. A block takes no more input than the window.
+        /// log2 of the window, 10 to 20. A block takes no more input than the window.
         window_log: u8,
     },
 }
 
 impl FillEncoding {
-    /// Returns the name of the codec, for messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -61,14 +59,14 @@ impl FillEncoding {
         }
     }
 
-    /// Returns an upper bound on the memory of a [`FillEncoder`] of inputs of `longest` bytes, in
-    /// bytes. Measured: LZMA takes 1.7 MiB with a dictionary of 32 KiB, DEFLATE 4.4 MiB at level 12,
-    /// Zstandard 4.9 MiB at level 22 with a window of 1 MiB.
+    /// Returns an upper bound on the memory of a [`FillEncoder`] with inputs of `longest` bytes, in
+    /// bytes. Measured: LZMA takes 1.7 MiB with a dictionary of 32 KiB, DEFLATE 4.4 MiB at level
+    /// 12, Zstandard 4.9 MiB at level 22 with a window of 1 MiB.
     #[must_use]
     pub fn memory(&self, longest: u32) -> u64 {
         match *self {
             Self::Lz4 | Self::Lz4Hc { .. } => 1 << 20,
-            // No dictionary is longer than the input it is created for.
+            // The dictionary is never longer than the input.
             Self::MicroLzma { dictionary, .. } => lzma_memory(dictionary.min(longest).into()),
             Self::Deflate { level } if level < 10 => 1 << 20,
             Self::Deflate { .. } => 6 << 20,
@@ -77,17 +75,16 @@ impl FillEncoding {
     }
 }
 
-/// The lengths of encoded input and of its output.
+/// The result of filling a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
-    /// Bytes from the start of the input.
+    /// Number of bytes taken from the start of the input.
     pub consumed: usize,
-    /// Bytes at the start of the output; less than `consumed`.
+    /// Number of bytes written to the output; less than `consumed`.
     pub produced: usize,
 }
 
-/// Fills blocks one after the other. The result depends only on the calls since
-/// [`restart`](Self::restart).
+/// Fills blocks in turn. The result depends only on the calls since [`restart`](Self::restart).
 pub struct FillEncoder {
     kind: FillKind,
     search: Search,
@@ -109,10 +106,10 @@ impl std::fmt::Debug for FillEncoder {
 }
 
 impl FillEncoder {
-    /// Creates an encoder with its memory, for one thread.
+    /// Creates an encoder for one thread.
     ///
     /// # Errors
-    /// [`EncodingError`]: an option is out of its range.
+    /// [`EncodingError`] if an option is out of its range.
     pub fn new(encoding: &FillEncoding) -> Result<Self, EncodingError> {
         let mut longest = usize::MAX;
         let kind = match *encoding {
@@ -136,7 +133,8 @@ impl FillEncoder {
                 FillKind::Zstd(zstd::context([
                     CParameter::CompressionLevel(level.into()),
                     CParameter::WindowLog(window_log.into()),
-                    // Four bytes, without which a flipped bit mostly decodes to other contents.
+                    // The checksum has four bytes. Without it, a flipped bit mostly decodes to
+                    // other contents.
                     CParameter::ChecksumFlag(true),
                 ])?)
             }
@@ -148,15 +146,14 @@ impl FillEncoder {
         })
     }
 
-    /// Forgets the ratios of earlier inputs. A caller that cuts an input into parts calls this
-    /// before each part, so that the result does not depend on how the parts are distributed over
-    /// threads.
+    /// Forgets the ratios of earlier inputs. A caller that splits an input over threads calls this
+    /// before each part, so that the result does not depend on how the parts are distributed.
     pub fn restart(&mut self) {
         self.search = Search::default();
     }
 
     /// Encodes as much from the start of `input` as fits into `out`. Returns `None` if the output
-    /// is not shorter than its input.
+    /// would not be shorter than its input.
     pub fn fill(&mut self, input: &[u8], out: &mut [u8]) -> Option<Filled> {
         let input = input.get(..self.longest).unwrap_or(input);
         if input.is_empty() || out.is_empty() {

@@ -1,17 +1,16 @@
-//! Searches for the length of input whose encoded form fills a block.
+//! The search for the length of input whose encoded form fills a block.
 //!
-//! Neighbouring blocks of a file compress about equally: the first guess is the last ratio. A few
-//! more trials, each guessed from the earlier ones, bring the output close to the block's length; a
-//! result within a sixteenth of it is accepted.
+//! Neighbouring blocks of a file compress about equally, so the first guess uses the last ratio. A
+//! few more trials, each guessed from the earlier ones, bring the output close to the length of the
+//! block; a result within a sixteenth of it is accepted.
 
 use super::Filled;
 
-/// Trials for one block, at most.
+/// Most trials per block.
 const TRIALS: usize = 6;
-/// First guess of the input for each byte of output, in 1/256.
+/// First guess of the input per byte of output, in 1/256.
 const FIRST_RATIO: usize = 2 * 256;
 
-/// The state of a search in one input.
 pub struct Search {
     ratio: usize,
 }
@@ -51,7 +50,8 @@ impl Search {
                         return Some(filled);
                     }
                     best = Some((filled, out.get(..produced)?.to_vec()));
-                    // A little less than the ratio suggests: a miss on that side costs less.
+                    // Guess a little less than the ratio suggests, because an output that is too
+                    // short costs less than one that does not fit.
                     next = self.guess(room - room / 64);
                 }
                 _ => {
@@ -62,7 +62,7 @@ impl Search {
                     };
                 }
             }
-            // No further trial is worth its cost.
+            // A further trial is not worth its cost.
             if too_long - fits <= 1 + room / 64 {
                 break;
             }

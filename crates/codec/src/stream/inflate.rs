@@ -1,5 +1,5 @@
-//! DEFLATE by miniz_oxide, which reports the bit at which a block ends. zlib-rs and libdeflate are
-//! faster, but do not.
+//! DEFLATE by miniz_oxide, which reports the bit at which a block ends. The faster zlib-rs and
+//! libdeflate do not.
 
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::inflate_flags::{
@@ -19,7 +19,7 @@ const FLAGS: u32 = TINFL_FLAG_HAS_MORE_INPUT
 
 pub struct Inflate {
     state: Box<DecompressorOxide>,
-    /// The history, and after it the bytes that the last step decoded.
+    /// The history, followed by the bytes that the last step decoded.
     out: Vec<u8>,
     /// Start and end of the bytes that the last step decoded.
     from: usize,

@@ -1,4 +1,5 @@
-//! Decoders of long streams, which are fed piece by piece: a first pass over a compressed archive.
+//! Decoders of long streams, which are fed piece by piece, for the first pass over a compressed
+//! archive.
 //!
 //! A stream is decoded this way once, in order. Later, [`Codec`](crate::Codec) decodes single
 //! blocks.
@@ -15,50 +16,48 @@ pub(crate) use inflate::Inflate as PassInflate;
 
 /// Most decoded bytes that one step returns.
 const STEP: usize = 256 << 10;
-/// log2 of the largest window of a Zstandard frame: as large as its own tool allows without an option.
+/// log2 of the largest window of a Zstandard frame: the most that the `zstd` tool accepts without
+/// an option.
 const WINDOW_LOG: u32 = 27;
 
 /// The format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamFormat {
-    /// DEFLATE (RFC 1951), bare. Steps end between its blocks.
+    /// Raw DEFLATE (RFC 1951). Steps end between its blocks.
     Deflate,
-    /// A frame of Zstandard (RFC 8878), or a skippable one, which decodes to nothing.
+    /// A Zstandard frame (RFC 8878), or a skippable frame, which decodes to nothing.
     Zstd,
-    /// A stream of XZ, without padding after it.
+    /// An XZ stream, without padding after it.
     Xz,
-    /// A stream of bzip2.
     Bzip2,
 }
 
-/// The result of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the input that it used.
+    /// Number of input bytes that the step used.
     pub used: usize,
-    /// The place in the stream where it stopped.
+    /// Where in the stream the step stopped.
     pub place: StreamPlace,
 }
 
-/// A place in a stream.
+/// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPlace {
     /// Within a block. More input may be needed.
     Within,
     /// Between two blocks, where [`Codec::DeflateSpan`](crate::Codec::DeflateSpan) can start.
     Between {
-        /// Bits of the last used byte that belong to the next block, 0 to 7.
+        /// Number of bits of the last used byte that belong to the next block, 0 to 7.
         unused_bits: u8,
     },
-    /// At its end. What follows in the input is no part of it.
+    /// At the end of the stream. Further input does not belong to it.
     End,
 }
 
-/// A decoder of one stream.
 pub struct StreamDecoder {
     kind: Kind,
     out: Vec<u8>,
-    /// Decoded bytes of the last step, at the start of `out`.
+    /// Number of bytes that the last step decoded, at the start of `out`.
     len: usize,
 }
 
@@ -76,7 +75,7 @@ impl std::fmt::Debug for StreamDecoder {
 }
 
 impl StreamDecoder {
-    /// Creates the decoder of a stream at its start.
+    /// Creates a decoder at the start of a stream.
     ///
     /// # Errors
     /// [`DecodeError::Damaged`] if a library cannot set up its context.
@@ -102,7 +101,7 @@ impl StreamDecoder {
         Ok(Self { kind, out, len: 0 })
     }
 
-    /// Starts with another stream of the same format.
+    /// Starts another stream of the same format.
     ///
     /// # Errors
     /// The errors of [`new`](Self::new).
@@ -121,11 +120,12 @@ impl StreamDecoder {
     }
 
     /// Decodes a part of `input`, which continues after the bytes that earlier steps used.
-    /// [`decoded`](Self::decoded) then returns the bytes. A step that used nothing and decoded
-    /// nothing needs more input.
+    /// [`decoded`](Self::decoded) then returns the decoded bytes. A step that neither used nor
+    /// decoded any bytes needs more input.
     ///
     /// # Errors
-    /// [`DecodeError::Damaged`] if the stream is, or if it asks for more memory than its usual tools allow.
+    /// [`DecodeError::Damaged`] if the stream is damaged, or if it asks for more memory than its
+    /// usual tools allow.
     pub fn step(&mut self, input: &[u8]) -> Result<Step, DecodeError> {
         let Self { kind, out, len } = self;
         let (used, decoded, place) = match kind {
@@ -147,8 +147,8 @@ impl StreamDecoder {
         }
     }
 
-    /// Returns the decoded bytes that a block at this place may refer to: the last 32 KiB of a
-    /// stream of DEFLATE, or all if there are fewer; empty for other streams.
+    /// Returns the decoded bytes that a block at this position may refer to: the last 32 KiB of a
+    /// DEFLATE stream, or fewer at its start; empty for other streams.
     #[must_use]
     pub fn history(&self) -> &[u8] {
         match &self.kind {
@@ -158,7 +158,7 @@ impl StreamDecoder {
     }
 }
 
-/// Used bytes, decoded bytes, and the place after them.
+/// Used bytes, decoded bytes, and the position after them.
 type Done = (usize, usize, StreamPlace);
 
 fn zstd(context: &mut DCtx<'_>, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeError> {
@@ -177,7 +177,7 @@ fn xz(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeE
     let status = stream.process(input, out, Action::Run);
     let place = match status.map_err(|_| DecodeError::Damaged)? {
         Status::StreamEnd => StreamPlace::End,
-        // `MemNeeded` is a step without progress: the caller has no more input to give, or gives more.
+        // `MemNeeded` means no progress: the caller must pass more input, or has reached its end.
         _ => StreamPlace::Within,
     };
     let used = usize_from(stream.total_in() - read);

@@ -1,11 +1,12 @@
-//! Streams of every format in pieces, cut, altered, and decoded again from within.
+//! Streams of every format: in pieces, truncated, altered, and decoded again from the middle.
 
 use forerun_testkit::generate::text;
 
 use super::*;
 use crate::Codec;
 
-/// Decodes all of `stream` in pieces of `piece` bytes. Returns the bytes and the length of the stream.
+/// Decodes `stream` in pieces of `piece` bytes. Returns the decoded bytes and the length of the
+/// stream.
 fn decode(
     format: StreamFormat,
     stream: &[u8],
@@ -95,7 +96,8 @@ fn a_stream_that_is_cut_or_altered_never_ends_well() {
         for place in (0..stream.len()).step_by(61) {
             let mut altered = stream.clone();
             altered[place] ^= 0x55;
-            // DEFLATE and this frame of Zstandard have no checksums: other bytes may come out.
+            // DEFLATE and this Zstandard frame have no checksums, so they may decode to other
+            // bytes.
             let has_checksum = matches!(format, StreamFormat::Xz | StreamFormat::Bzip2);
             let decoded = decode(format, &altered, 512);
             let is_wrong = decoded.is_ok_and(|(decoded, _)| decoded != bytes);

@@ -109,10 +109,11 @@ fn no_truncation_decodes_whole() {
             let mut out = vec![0; input.len()];
             let context = format!("{codec:?} cut to {len} of {}", block.len());
             match codec.decode_up_to(&block[..len], &mut out) {
-                // libdeflate continues with zeros, and may fill the buffer before it notices.
+                // libdeflate continues with zeros, and may fill the buffer before it notices the
+                // end.
                 Err(DecodeError::Long { .. }) if codec == Codec::Zlib => {}
                 Err(error) => assert_eq!(error, DecodeError::Damaged, "{context}"),
-                // A block that ends between two sequences is valid.
+                // An LZ4 block that ends between two sequences is valid.
                 Ok(actual) => assert!(codec == Codec::Lz4 && actual < input.len(), "{context}"),
             }
         }
@@ -146,7 +147,7 @@ fn no_mutation_panics_or_writes_past_the_end() {
 #[test]
 fn what_follows_the_stream_is_damage_where_the_stream_has_an_end() {
     for codec in CODECS {
-        // A block of LZ4 ends where its bytes do.
+        // An LZ4 block ends where its bytes end.
         if codec == Codec::Lz4 {
             continue;
         }
@@ -277,7 +278,7 @@ fn what_is_no_stream_is_damage() {
         for input in [&[][..], &[0], &[0xFF; 16]] {
             match codec.decode_up_to(input, &mut [0; 64]) {
                 Err(error) => assert_eq!(error, DecodeError::Damaged, "{codec:?} {input:?}"),
-                // A token without literals is a block of no bytes.
+                // A token without literals is an empty block.
                 Ok(len) => assert_eq!((codec, input, len), (Codec::Lz4, &[0][..], 0)),
             }
         }
@@ -287,13 +288,13 @@ fn what_is_no_stream_is_damage() {
 #[test]
 fn a_stream_that_asks_for_much_memory_is_refused() {
     let mut block = encoded(Codec::Lzma, &text(5000));
-    // The size of the dictionary: 4 GiB less one.
+    // A dictionary of 4 GiB less one.
     block[1..5].fill(0xFF);
     let error = Codec::Lzma.decode(&block, &mut vec![0; 5000]);
     assert_eq!(error, Err(DecodeError::Damaged));
 }
 
-/// Encodes in the `.lzma` container, with the length in it or with an end marker.
+/// Encodes in the `.lzma` container, with the length in the header or with an end marker.
 fn alone(input: &[u8], (lc, lp, pb): (u32, u32, u32), has_len: bool) -> Vec<u8> {
     let mut options = lzma_rust2::LzmaOptions::with_preset(6);
     options.dict_size = 1 << 16;
@@ -342,12 +343,12 @@ fn lzma_with_any_properties() {
 fn lzma_with_any_properties_takes_no_memory_for_its_dictionary() {
     let input = text(5000);
     let mut block = alone(&input, (8, 4, 2), true);
-    // The size of the dictionary: 4 GiB less one. The caller's buffer is the bound.
+    // A dictionary of 4 GiB less one. The caller's buffer bounds it.
     block[1..5].fill(0xFF);
     let mut out = vec![0; 5000];
     assert_eq!(Codec::Lzma.decode(&block, &mut out), Ok(()));
     assert!(out == input);
-    // The length: 2^62.
+    // A length of 2^62.
     block[5..13].copy_from_slice(&(1_u64 << 62).to_le_bytes());
     assert!(Codec::Lzma.decode(&block, &mut out).is_err());
 }

@@ -1,5 +1,4 @@
-//! Tests of decoding raw streams (without a container format), and of decoding only the first bytes of a longer
-//! stream.
+//! Decoding of raw streams (without a container format), and of only the first bytes of a stream.
 
 use forerun_codec::{Codec, DecodeError, Encoder, Encoding};
 
@@ -19,7 +18,7 @@ fn text(len: usize) -> Vec<u8> {
     out
 }
 
-/// Returns the stream of a codec, taken out of its container if the encoder makes one.
+/// Returns the stream of a codec, without the container that its encoder makes.
 fn encoded(codec: Codec, input: &[u8]) -> Vec<u8> {
     let container = match codec {
         Codec::Deflate => Codec::Zlib,
@@ -78,7 +77,7 @@ fn a_prefix_is_what_the_whole_starts_with() {
                 codec.decode_prefix(&block, &mut out).unwrap();
                 assert!(out == input[..wanted], "{codec:?} {wanted} of {len}");
             }
-            // Bytes after a stream are ignored. A block of LZ4 has no end marker, so only bytes
+            // Bytes after a stream are ignored. An LZ4 block has no end marker, so only bytes
             // before its end are certain to be right.
             block.extend_from_slice(&[0; 4000]);
             for wanted in [1, 100, len / 2, len] {
@@ -136,7 +135,8 @@ fn what_was_cut_or_changed_gives_no_panic_and_no_stale_byte() {
 
 #[test]
 fn a_window_beyond_the_limit_is_refused() {
-    // A frame header: no content size, window of 2^27 bytes (RFC 8878, section 3.1.1.1.2).
+    // A frame header without content size, with a window of 2^27 bytes (RFC 8878, section
+    // 3.1.1.1.2).
     let frame = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 17 << 3, 0x01, 0x00, 0x00];
     let error = Codec::Zstd.decode_prefix(&frame, &mut [0; 16]);
     assert_eq!(error, Err(DecodeError::Damaged));
@@ -181,8 +181,7 @@ fn codecs_without_prefixes_say_so() {
     }
 }
 
-/// Checks that such a match is damage. liblz4 accepts it, and leaves the output unchanged if it
-/// ends with such a match.
+/// liblz4 accepts such a match, and leaves the output unchanged if it ends with one.
 #[test]
 fn a_match_at_distance_zero_shows_nothing_of_the_buffer() {
     let block = [0x1F, b'a', 0, 0, 100, 0x50, 1, 2, 3, 4, 5];
@@ -217,7 +216,7 @@ fn lz4_prefixes_end_with_any_byte() {
 fn the_first_of_several_streams_ends_where_it_says() {
     for codec in [Codec::Zlib, Codec::Xz, Codec::Zstd] {
         for input in [text(1), text(300), text(8192), text(100_000), vec![0; 9000]] {
-            // Too short to get shorter: of some codecs there is no stream then.
+            // Some codecs cannot make so short an input shorter, and then there is no stream.
             let encoding = Encoding::default_of(codec).unwrap();
             let mut stream = Vec::new();
             let mut encoder = Encoder::new(&encoding, 128 << 10).unwrap();

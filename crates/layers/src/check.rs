@@ -1,4 +1,5 @@
-//! Checks of a stack: those of each layer, and of markers that have no effect or are unknown.
+//! The check of a stack: the checks of each layer, and of markers that have no effect or are
+//! unknown.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +9,7 @@ use crate::ids::{LayerNode, Named};
 use crate::stack::{Layer, Stack};
 use crate::whiteout::{self, OPAQUE};
 
-/// The check that a marker fails.
+/// A defect of a whiteout or of an attribute of overlayfs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MarkerCheck {
     #[error("the whiteout {name:?} hides nothing: what follows .wh. is not a valid name")]
@@ -31,10 +32,7 @@ pub enum MarkerCheck {
     Link { path: String },
 }
 
-/// Runs the checks of each layer as a whole.
-///
-/// # Errors
-/// Those that end the check of a layer.
+/// Runs the checks of each layer as a whole. Fails with an error that ends the check of a layer.
 pub fn whole(stack: &Stack, report: &mut dyn FnMut(Problem)) -> Result<()> {
     for (layer, number) in stack.layers().iter().zip(0..) {
         let mut of_layer = |problem| report(translated(layer, number, problem));
@@ -50,24 +48,22 @@ pub fn whole(stack: &Stack, report: &mut dyn FnMut(Problem)) -> Result<()> {
     Ok(())
 }
 
-/// Runs the checks of one node of a layer, and reports its markers without effect.
-///
-/// # Errors
-/// Those that end the check of the layer.
+/// Runs the checks of one node of a layer, and reports its markers without effect. Fails with an
+/// error that ends the check of the layer.
 pub fn node(stack: &Stack, at: LayerNode, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let Some(layer) = stack.layer(at.layer) else {
         return Ok(());
     };
     let mut of_layer = |problem| report(translated(layer, at.layer, problem));
     stack.call(at, |fs, node| fs.check(Some(node), &mut of_layer))?;
-    // What cannot be read is reported by the caller, which reads it too.
+    // The caller reads the directory too, and reports errors.
     if let Ok(true) = stack.metadata(at).map(|metadata| metadata.is_dir()) {
         let _reported_by_the_caller = markers(stack, layer, at, report);
     }
     let _reported_by_the_caller = stack.xattrs(at, &mut |name, value| {
         let name = match OverlayAttribute::of(name) {
             Some(OverlayAttribute::Own(b"opaque")) if value == b"x" => "opaque",
-            // Of a file, its reader gets the error.
+            // For a file, its reader reports the error.
             Some(OverlayAttribute::Own(b"redirect")) if at.layer == 0 => "redirect",
             _ => return,
         };
@@ -77,7 +73,6 @@ pub fn node(stack: &Stack, at: LayerNode, report: &mut dyn FnMut(Problem)) -> Re
     Ok(())
 }
 
-/// Reports the whiteouts of a directory that hide nothing.
 fn markers(
     stack: &Stack,
     layer: &Layer,
@@ -105,7 +100,7 @@ fn problem(layer: &Layer, at: LayerNode, fatal: bool, check: MarkerCheck) -> Pro
     }
 }
 
-/// Returns a problem of a layer with its name, and with the node's id in the merge.
+/// Adds the name of the layer to a problem, and translates the node to its id in the merge.
 fn translated(layer: &Layer, number: u16, problem: Problem) -> Problem {
     let of_layer = |node| LayerNode {
         layer: number,

@@ -1,6 +1,7 @@
-//! Files that overlayfs copied up without their contents, and the files of lower layers that have them.
+//! Files of which overlayfs copied up only the metadata, and the files of lower layers that have
+//! their contents.
 //!
-//! The place of the contents depends on the path of the file, which its id does not have. A lookup
+//! The place of the contents depends on the path of the file, which is not part of its id. A lookup
 //! knows the path. A file that was only listed is found by one search of all directories of the
 //! upper layers.
 
@@ -19,7 +20,7 @@ use crate::stack::Stack;
 /// Bytes that a file takes in the table.
 const ENTRY_LEN: usize = 2 * size_of::<(LayerNode, Result<Option<LayerNode>>)>();
 
-/// The known files without contents.
+/// The files that are known to have only metadata, and where their contents are.
 pub struct Copies {
     found: Mutex<HashMap<LayerNode, Result<Option<LayerNode>>>>,
     held: Mutex<Held>,
@@ -36,18 +37,16 @@ impl Copies {
         }
     }
 
-    /// Records where the contents of `at` are, if it is such a file. It is `name` in the directory
-    /// merged from `dirs`.
-    ///
-    /// # Errors
-    /// [`Error::Io`], and [`Error::Limit`] if there are too many.
+    /// Records where the contents of `at` are, if only its metadata is in its layer. The file is
+    /// `name` in the directory merged from `dirs`. Fails with [`Error::Io`], or [`Error::Limit`] if
+    /// there are too many such files.
     pub fn note(
         &self,
         stack: &Stack,
         dirs: &[LayerNode],
         (name, at): (&[u8], LayerNode),
     ) -> Result<()> {
-        // The path of a file that is reached by a hard link of another layer is not this one.
+        // A file that is reached by a hard link of another layer has another path than this one.
         if !stack.is_copy(at)? || stack.links().leads_to(at) || self.get(at).is_some() {
             return Ok(());
         }
@@ -67,8 +66,8 @@ impl Copies {
         self.found.lock().unpoisoned().get(&at).cloned()
     }
 
-    /// Returns the file with the contents of `at`: `at` itself, unless overlayfs copied it up
-    /// without contents. `search` records all such files.
+    /// Returns the file with the contents of `at`: `at` itself, unless overlayfs copied up only its
+    /// metadata. `search` records all such files.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if no layer has the contents, or only contents of another length; the
@@ -104,11 +103,8 @@ impl Copies {
 }
 
 impl Stack {
-    /// Returns whether a node is a file that overlayfs copied up without its contents. In the
+    /// Returns whether a node is a file of which overlayfs copied up only the metadata. In the
     /// lowest layer, the driver refuses such a file.
-    ///
-    /// # Errors
-    /// [`Error::Io`], and those of metadata.
     pub fn is_copy(&self, at: LayerNode) -> Result<bool> {
         if at.layer == 0 || !self.may_have_xattrs(at.layer) {
             return Ok(false);

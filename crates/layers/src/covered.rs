@@ -1,10 +1,10 @@
 //! The names in the upper directories of a merged directory. Entries with these names in lower
 //! directories are not shown.
 //!
-//! A listing shows the topmost directory first, and needs no such names for it. For the others it
-//! collects the names of all directories except the lowest, which is usually the longest. A lookup
-//! in each upper directory for each entry would be slower in proportion to the length of these
-//! directories. The names are kept for the next part of the listing.
+//! A listing shows the topmost directory first, and needs no names for it. For the others it
+//! collects the names of all directories except the lowest, which is usually the longest. Instead,
+//! each entry could be looked up in each upper directory, but that takes longer the longer these
+//! directories are. The names are cached for the next part of the listing.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -17,25 +17,22 @@ use crate::ids::LayerNode;
 use crate::stack::Stack;
 use crate::whiteout;
 
-/// Listings whose names are kept.
+/// Number of listings whose names are cached.
 const LISTINGS: usize = 16;
-/// Bytes that a name takes in addition to its own.
+/// Memory of a name in addition to its bytes.
 const NAME_LEN: usize = size_of::<(Box<[u8]>, usize)>() + 16;
 
 /// The names of one merged directory.
 #[derive(Debug)]
 pub struct Covered {
-    /// By name, the index of the topmost directory that has it, or hides it.
+    /// For each name, the index of the topmost directory that has or hides it.
     names: HashMap<Box<[u8]>, usize>,
     bytes: u64,
 }
 
 impl Covered {
-    /// Collects the names of all `dirs` except the last; topmost first.
-    ///
-    /// # Errors
-    /// [`Limit`](forerun_vfs::Error::Limit) if the names take more than [`Limits::walk_bytes`], and the errors of
-    /// the layers.
+    /// Collects the names of all `dirs` except the last; topmost first. Fails if the names take
+    /// more than [`Limits::walk_bytes`].
     fn read(stack: &Stack, dirs: &[LayerNode]) -> Result<Self> {
         let limit = stack.limits().name_len;
         let mut held = Held::new(stack.limits());
@@ -67,21 +64,21 @@ impl Covered {
         Ok(Self { names, bytes })
     }
 
-    /// Returns whether an entry of the directory at `index` is not shown.
+    /// Returns whether a directory above the one at `index` has or hides an entry of this name.
     pub fn covers(&self, index: usize, name: &[u8]) -> bool {
         self.names.get(name).is_some_and(|&top| top < index)
     }
 }
 
-/// The names of the directories that were listed last.
+/// A cache of the names of the directories that were listed last.
 pub struct Listings {
     kept: Mutex<VecDeque<(LayerNode, Arc<Covered>)>>,
-    /// Most bytes of all of them.
+    /// Most bytes in the cache.
     most: u64,
 }
 
 impl Listings {
-    /// Creates an empty cache, which keeps up to an eighth of [`Limits::walk_bytes`].
+    /// Creates an empty cache, which holds up to an eighth of [`Limits::walk_bytes`].
     pub fn new(limits: &Limits) -> Self {
         Self {
             kept: Mutex::default(),
@@ -90,9 +87,6 @@ impl Listings {
     }
 
     /// Returns the names of the merged directory `top`, whose visible directories are `dirs`.
-    ///
-    /// # Errors
-    /// The errors of reading them.
     pub fn get(&self, stack: &Stack, top: LayerNode, dirs: &[LayerNode]) -> Result<Arc<Covered>> {
         if let Some(found) = self.kept(top) {
             return Ok(found);

@@ -1,9 +1,8 @@
 //! The table of merged directories.
 //!
-//! A directory in one layer belongs to that layer and is not in the table. A directory in several
-//! layers is identified by its uppermost directory, so that its id does not depend on the order in
-//! which directories were found. All directories above a merged one are merged too, so a search
-//! from the root finds each.
+//! A directory in one layer is not in the table. A directory in several layers is identified by its
+//! uppermost directory, so that its id does not depend on the order in which directories were
+//! found. All directories above a merged one are merged too, so a search from the root finds each.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +17,11 @@ use crate::stack::Stack;
 /// Bytes that an entry of the table takes in addition to its nodes.
 const ENTRY_LEN: usize = size_of::<MergedDir>() + 64;
 
-/// A directory in several layers.
 #[derive(Debug)]
 pub struct MergedDir {
-    /// Topmost first; at least two, or the root's.
+    /// Topmost first; at least two nodes, or those of the root.
     nodes: Vec<LayerNode>,
-    /// Number of visible ones: those below an opaque one are not visible. Unknown until the
+    /// Number of visible nodes: those below an opaque directory are not visible. Unknown until the
     /// directory is listed.
     visible: OnceLock<usize>,
     is_searched: AtomicBool,
@@ -40,7 +38,7 @@ impl MergedDir {
         &self.nodes
     }
 
-    /// Returns the directory whose metadata the merged one has: the uppermost that its image
+    /// Returns the directory that the metadata is taken from: the uppermost that its image
     /// describes.
     pub fn described(&self, stack: &Stack) -> Option<LayerNode> {
         let mut known = self.nodes.iter().filter(|&&at| !stack.is_implied(at));
@@ -48,9 +46,6 @@ impl MergedDir {
     }
 
     /// Returns the visible directories, topmost first.
-    ///
-    /// # Errors
-    /// The errors of the layers.
     pub fn visible(&self, stack: &Stack) -> Result<&[LayerNode]> {
         let count = match self.visible.get() {
             Some(&count) => count,
@@ -73,7 +68,6 @@ impl MergedDir {
     }
 }
 
-/// The check that a tree of directories fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("directory {node} of layer {layer} has two paths")]
 pub struct AtTwoPaths {
@@ -85,7 +79,7 @@ pub struct AtTwoPaths {
 pub struct Table {
     dirs: RwLock<HashMap<LayerNode, Arc<MergedDir>>>,
     held: Mutex<Held>,
-    /// Whether all of them are known.
+    /// Whether all merged directories are known.
     is_complete: AtomicBool,
 }
 
@@ -99,17 +93,16 @@ impl Table {
         }
     }
 
-    /// Returns a known merged directory.
     pub fn get(&self, top: LayerNode) -> Option<Arc<MergedDir>> {
         self.dirs.read().unpoisoned().get(&top).map(Arc::clone)
     }
 
-    /// Adds the directory merged from `nodes`, topmost first, unless the table has it. Returns its
-    /// id.
+    /// Adds the directory merged from `nodes`, topmost first, unless it is in the table. Returns
+    /// its id.
     ///
     /// # Errors
-    /// [`Corrupt`] if the table has its uppermost directory with others below it: the directory
-    /// then has two paths. Also if there are too many directories, or an id does not fit.
+    /// [`Corrupt`] if the table has its uppermost directory merged with others: the directory then
+    /// has two paths. Also fails if there are too many directories, or an id does not fit.
     pub fn add(&self, top: LayerNode, nodes: Vec<LayerNode>) -> Result<NodeId> {
         let id = Named::Merged(top).id()?;
         let is_same = |dir: &Arc<MergedDir>| {
@@ -138,9 +131,9 @@ impl Table {
         Ok(id)
     }
 
-    /// Returns the directory with this uppermost one. Searches for it if it is not known: `list`
-    /// lists a directory, which adds its merged subdirectories. Each is listed once for all
-    /// searches.
+    /// Returns the directory with this uppermost one. If it is not known, lists directories with
+    /// `list`, which adds their merged subdirectories to the table. Each directory is listed once
+    /// for all searches.
     ///
     /// # Errors
     /// [`Error::Io`] of a directory that could not be listed. A damaged directory does not end the
@@ -173,7 +166,6 @@ impl Table {
         }
     }
 
-    /// Returns the directories that no search has listed.
     fn left(&self) -> Vec<Arc<MergedDir>> {
         let dirs = self.dirs.read().unpoisoned();
         let is_left = |dir: &&Arc<MergedDir>| !dir.is_searched.load(Ordering::Acquire);

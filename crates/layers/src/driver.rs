@@ -26,7 +26,6 @@ use crate::{check, find, resolve, volume};
 /// Bytes that a directory takes in the lists of a survey.
 const DIR_LEN: usize = 4 * size_of::<NodeId>();
 
-/// Several filesystems shown as one.
 pub struct Layers {
     stack: Stack,
     table: Table,
@@ -37,9 +36,7 @@ pub struct Layers {
     ranges: Ranges,
 }
 
-/// A node of the merge.
 enum Node {
-    /// A node of one layer.
     Single(LayerNode),
     Merged(Arc<MergedDir>),
 }
@@ -48,8 +45,9 @@ impl Layers {
     /// Merges layers, the lowest first.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] without any layer, for a layer whose names ignore case, and for a root whose id does
-    /// not fit; [`Error::Limit`] for more than [`LAYERS_MAX`](crate::LAYERS_MAX) layers.
+    /// [`Error::Unsupported`] without any layer, for a layer whose names ignore case, and for a
+    /// root whose id does not fit; [`Error::Limit`] for more than [`LAYERS_MAX`](crate::LAYERS_MAX)
+    /// layers.
     pub fn new(layers: Vec<Layer>, limits: &Limits) -> Result<Self> {
         let mut stack = Stack::new(layers, limits.clone())?;
         resolve::links(&mut stack, limits)?;
@@ -83,8 +81,8 @@ impl Layers {
         }
     }
 
-    /// Returns the node with this id. Searches for a merged directory that is not known since the
-    /// layers were opened, for example after a restart of a mount's server.
+    /// Returns the node with this id. Searches for a merged directory that is not known yet, for
+    /// example after a restart of a mount's server.
     fn node(&self, id: NodeId) -> Result<Node> {
         let top = match Named::of(id) {
             Named::Single(at) => return Ok(Node::Single(at)),
@@ -105,7 +103,7 @@ impl Layers {
         found.map(Node::Merged).ok_or(Error::StaleNode(id))
     }
 
-    /// Lists all directories in which upper layers take part, once. Adds merged ones to the table,
+    /// Lists, once, all directories that upper layers contribute to. Adds merged ones to the table,
     /// and records files whose contents are in a lower layer.
     fn survey(&self) -> Result<()> {
         let complete = &self.copies.is_complete;
@@ -147,7 +145,7 @@ impl Layers {
                 }
             });
             noted?;
-            // The reader of a damaged directory gets the error.
+            // The reader of a damaged directory reports the error.
             if let Err(error @ Error::Io { .. }) = listed {
                 return Err(error);
             }
@@ -156,7 +154,6 @@ impl Layers {
         Ok(())
     }
 
-    /// Returns the file that has the contents of a node.
     fn contents(&self, at: LayerNode) -> Result<LayerNode> {
         self.copies.contents(&self.stack, at, || self.survey())
     }
@@ -179,8 +176,9 @@ impl FileSystem for Layers {
         self.root
     }
 
-    /// Returns the metadata of the uppermost layer that has the node. A merged directory has one
-    /// link, as with overlayfs: counting its subdirectories would take a listing of all layers.
+    /// Returns the metadata of the uppermost layer that has the node. The link count of a merged
+    /// directory is 1, as with overlayfs, because counting its subdirectories would take a listing
+    /// of all layers.
     fn metadata(&self, node: NodeId) -> Result<Metadata> {
         let found = self.node(node)?;
         let mut metadata = self.stack.metadata(self.described(&found, node)?)?;
@@ -207,7 +205,7 @@ impl FileSystem for Layers {
                         self.copies.note(&self.stack, &[dir], (name, at))?;
                         Named::Single(at).id().map(Some)
                     }
-                    // The reader of a damaged node gets the error.
+                    // The reader of a damaged node reports the error.
                     Err(Error::Corrupt(_)) => Named::Single(at).id().map(Some),
                     Err(error) => Err(error),
                 }

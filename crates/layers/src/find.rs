@@ -1,4 +1,4 @@
-//! The nodes that a name stands for, through all layers.
+//! Lookup of a name through all layers.
 
 use forerun_vfs::{Error, Result};
 
@@ -7,15 +7,11 @@ use crate::ids::LayerNode;
 use crate::stack::{Effect, Stack};
 use crate::whiteout;
 
-/// Returns what `name` stands for in the merged `dirs`, topmost first: no node, one node, or
-/// several directories to merge. With `first`, the topmost of `dirs` is known to have that
-/// directory.
+/// Looks up `name` in the merged `dirs`, topmost first. Returns no node, one node, or several
+/// directories to merge. With `first`, the topmost of `dirs` is known to have that directory.
 ///
-/// An opaque directory is recognised when it is listed, not here. A node below others whose
-/// metadata is damaged is the last of them.
-///
-/// # Errors
-/// The errors of the layers.
+/// An opaque directory is recognised when it is listed, not here. If the metadata of a node below
+/// others is damaged, the lookup ends with that node.
 pub fn find(
     stack: &Stack,
     dirs: &[LayerNode],
@@ -30,7 +26,7 @@ pub fn find(
         found.extend(lower);
         return Ok(found);
     }
-    // Whiteouts are looked for only where there is something to hide, and once in each directory.
+    // Look for whiteouts only if there is something to hide, and once in each directory.
     let mut searched = 0;
     for (index, &dir) in dirs.iter().enumerate().skip(found.len()) {
         let Some(node) = stack.lookup(dir, name)? else {
@@ -54,8 +50,8 @@ pub fn find(
             }
             Ok(Effect::Replaces) if found.is_empty() => return Ok(vec![node]),
             Ok(Effect::Replaces | Effect::Hides) => return Ok(found),
-            // Whether it hides or merges is not known: the reader of the node gets the error, and not that of
-            // the directory around it.
+            // It is unknown whether the damaged node hides or merges. Its reader must get the
+            // error, not the reader of the directory around it.
             Err(Error::Corrupt(_)) if !found.is_empty() => {
                 found.push(node);
                 return Ok(found);
@@ -66,11 +62,8 @@ pub fn find(
     Ok(found)
 }
 
-/// Returns the lower parts of a directory, if overlayfs says that they are at another path;
+/// Returns the lower parts of a directory if overlayfs has recorded that they are at another path,
 /// otherwise `None`. `below` are the directories of its parent in lower layers.
-///
-/// # Errors
-/// The errors of the layers.
 pub fn redirected(
     stack: &Stack,
     below: Option<&[LayerNode]>,

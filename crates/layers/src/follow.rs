@@ -1,8 +1,8 @@
 //! Lookups in lower layers by another path than that of the node: as overlayfs follows a redirect,
-//! and to find the contents of files that it copied up without them.
+//! and to find the contents of files of which it copied up only the metadata.
 //!
-//! Each layer below is asked once, from the top. On the way through one layer, the redirects of directories
-//! that the path leads through change it for the layers below.
+//! Each lower layer is searched once, from the top. Redirects of directories on the path change the
+//! path for the layers below.
 
 use forerun_vfs::{FileType, Result};
 
@@ -12,15 +12,15 @@ use crate::marks::{PATH_MAX, Redirect};
 use crate::stack::{Effect, Stack};
 use crate::whiteout;
 
-/// The kind of node that a lookup is for.
+/// What a lookup searches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Dirs,
-    /// The file that has contents.
+    /// A file with contents.
     Contents,
 }
 
-/// A step through one layer.
+/// The result of a search in one layer.
 struct Step {
     found: Option<LayerNode>,
     /// Whether lower layers are hidden.
@@ -30,10 +30,7 @@ struct Step {
 }
 
 /// Adds the lower parts of the directory at `top`, whose redirect leads elsewhere. `below` are the
-/// directories of its parent in lower layers.
-///
-/// # Errors
-/// The errors of the layers, and of a redirect that cannot be followed.
+/// directories of its parent in lower layers. Fails if a redirect cannot be followed.
 pub fn parts(
     stack: &Stack,
     below: &[LayerNode],
@@ -45,11 +42,9 @@ pub fn parts(
     Ok(found)
 }
 
-/// Returns the file with the contents of `top`, which is `name` in a directory, and which overlayfs
-/// copied up without them. `below` is as for [`parts`]. Returns `None` if no layer has them.
-///
-/// # Errors
-/// As of [`parts`].
+/// Returns the file with the contents of `top`, of which overlayfs copied up only the metadata.
+/// `top` is `name` in a directory; `below` is as for [`parts`]. Returns `None` if no layer has the
+/// contents.
 pub fn contents(
     stack: &Stack,
     below: &[LayerNode],
@@ -94,7 +89,7 @@ fn walk(
         let is_path = matches!(to, Redirect::Path(_));
         let step = through(stack, base, &names, is_path, wanted)?;
         if let Some(node) = step.found {
-            // A hard link to a file of another layer.
+            // The node may be a hard link to a file of another layer.
             layer = node.layer;
             match wanted {
                 Wanted::Contents if stack.marks(node)?.is_metacopy => {}
@@ -122,7 +117,8 @@ fn hides_below(stack: &Stack, root: Option<LayerNode>) -> Result<bool> {
     root.map_or(Ok(true), |root| stack.is_opaque(root))
 }
 
-/// Looks for `names` in one layer, from the directory `base`, which is its root if they are a path.
+/// Looks up `names` in one layer, from the directory `base`, which is the root of the layer if they
+/// are a path.
 fn through(
     stack: &Stack,
     base: LayerNode,

@@ -1,16 +1,17 @@
-//! Numbers of nodes, cursors and blobs, with the layer that they belong to.
+//! Numbers of nodes, cursors and blobs that include the layer.
 //!
-//! A node id has 53 bits for the layer's own number, 10 for the layer, and one that marks a merged directory. It
-//! is the same whenever the same layers are opened, so it can be an inode number.
+//! A node id has 53 bits for the layer's own number, 10 bits for the layer, and one bit that marks
+//! a merged directory. It is the same whenever the same layers are opened, so it can be an inode
+//! number.
 
 use forerun_io::u16_from;
 use forerun_vfs::{BlobId, DirCursor, Error, NodeId, Result};
 
-/// Most layers of one stack.
+/// Most layers in one stack.
 pub const LAYERS_MAX: usize = 1 << LAYER_BITS;
 
 const LAYER_BITS: u32 = 10;
-/// Bits of a layer's own numbers: of nodes, and of cursors.
+/// Bits of a layer's own numbers for nodes and cursors.
 const NUMBER_BITS: u32 = 63 - LAYER_BITS;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 /// Marks the id of a merged directory.
@@ -27,14 +28,14 @@ pub struct LayerNode {
 /// The node that an id names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// A node of a layer, as it is.
+    /// A node of one layer.
     Single(LayerNode),
     /// The directory merged from this one, which is the uppermost, and lower ones.
     Merged(LayerNode),
 }
 
 impl Named {
-    /// Reads an id, which may not name any node.
+    /// Decodes an id, which may not name any node.
     pub fn of(id: NodeId) -> Self {
         let (layer, node) = unpack(id.0 & !MERGED);
         let at = LayerNode {
@@ -47,7 +48,7 @@ impl Named {
         }
     }
 
-    /// Returns the id.
+    /// Encodes the id.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the layer's own id has more than 53 bits.
@@ -60,7 +61,7 @@ impl Named {
     }
 }
 
-/// Returns the cursor of a merged directory, from the cursor in one of its directories.
+/// Returns the cursor of a merged directory for the cursor in one of its directories.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if the cursor has more than 53 bits.
@@ -87,7 +88,8 @@ fn unpack(packed: u64) -> (u16, u64) {
     (u16_from(packed >> NUMBER_BITS), packed & NUMBER_MASK)
 }
 
-/// Returns the blob of the merge for a blob of a layer. The image of the lowest layer is [`BlobId::IMAGE`].
+/// Returns the blob of the merge for a blob of a layer. The image of the lowest layer is
+/// [`BlobId::IMAGE`].
 ///
 /// # Errors
 /// [`Error::Unsupported`] if there are too many blobs to number.
@@ -100,7 +102,7 @@ pub fn blob(layer: u16, layers: u32, inner: BlobId) -> Result<BlobId> {
     })
 }
 
-/// Returns the layer of a blob and the layer's own number for it.
+/// Returns the layer of a blob, and the layer's own number for the blob.
 pub fn split_blob(blob: BlobId, layers: u32) -> (u16, BlobId) {
     let layers = layers.max(1);
     (

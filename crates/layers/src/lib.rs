@@ -1,16 +1,16 @@
-//! Layers: several filesystems shown as one tree, as overlayfs and the runtimes of containers show them.
+//! Several filesystems, the layers, shown as one tree, as overlayfs and container runtimes show
+//! them.
 //!
-//! [`Layers`] is a [`FileSystem`](forerun_vfs::FileSystem) over others and names no format. An upper layer adds
-//! entries, replaces entries of lower ones, and hides them with whiteouts: files of the OCI specification and
-//! character devices of overlayfs. `docs/layers.md` has the rules.
+//! [`Layers`] is a [`FileSystem`](forerun_vfs::FileSystem) over others and names no format. An
+//! upper layer adds entries, replaces entries of lower ones, and hides them with whiteouts: files
+//! of the OCI specification and character devices of overlayfs. `docs/layers.md` has the rules.
 //!
-//! Nothing is copied and nothing is unpacked. Directories that several layers have are merged when they are
-//! listed; all other nodes are those of their layer, with the number of the layer in their id. Data is mapped
-//! into the images of the layers, each a blob of the merge.
+//! Nothing is copied or unpacked. Directories that several layers have are merged when they are
+//! listed. All other nodes belong to one layer, whose number is in their id. Data is mapped into
+//! the images of the layers, each a blob of the merge.
 //!
-//! Directories and files that overlayfs moved without copying them are followed to the lower layer.
-//!
-//! An archive's hard link to a file of a lower layer is shown as that file.
+//! If overlayfs moved a directory or copied up only the metadata of a file, the contents are found
+//! in the lower layer. An archive's hard link to a file of a lower layer is shown as that file.
 
 mod check;
 mod copies;

@@ -1,7 +1,7 @@
-//! Hard links to files of lower layers: an archive names the file by its path only.
+//! Hard links to files of lower layers. An archive names such a file only by its path.
 //!
-//! A tool that unpacks layers one after the other makes such a link to what the layers before have
-//! at that path. So the link is shown as that file, whatever upper layers do to the path.
+//! A tool that unpacks layers in turn links to the file that earlier layers have at that path. So
+//! the link is shown as that file, whatever upper layers do to the path.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,6 @@ use crate::ids::LayerNode;
 /// The file that a link stands for; `None` if lower layers have none at its path.
 pub type Link = Option<(LayerNode, FileType)>;
 
-/// The links of all layers.
 #[derive(Debug, Default)]
 pub struct Links {
     files: HashMap<LayerNode, Link>,
@@ -21,7 +20,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Returns the file that a node stands for; `None` if it is not a link.
+    /// Returns the file that a node stands for; `None` if the node is not a link.
     pub fn get(&self, at: LayerNode) -> Option<Link> {
         if self.files.is_empty() {
             None
@@ -41,7 +40,6 @@ impl Links {
         &self.lost
     }
 
-    /// Adds a link to the file at `path`.
     pub fn add(&mut self, at: LayerNode, path: Vec<u8>, file: Link) {
         self.files.insert(at, file);
         if file.is_none() {

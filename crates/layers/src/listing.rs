@@ -1,7 +1,8 @@
-//! Listings: of a merged directory, and of one that a single layer has.
+//! Listings of merged directories, and of directories that a single layer has.
 //!
-//! A merged directory shows the entries of its topmost directory in that layer's order, then those of the next
-//! that are new, and so on. The cursor is that of one of the directories, with its index.
+//! A merged directory shows the entries of its topmost directory in that layer's order, then the
+//! new entries of the next directory, and so on. The cursor consists of the index of a directory
+//! and the cursor in it.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +15,9 @@ use crate::find::{find, redirected};
 use crate::ids::{self, LayerNode, Named};
 use crate::stack::Stack;
 
-/// A callback for entries.
 pub type VisitEntry<'v> = &'v mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>;
 
-/// Returns the id of the result of [`find`]; `None` if there is none.
-///
-/// # Errors
-/// The errors of [`Table::add`].
+/// Returns the id for the result of [`find`]; `None` if nothing was found.
 pub fn id_of(table: &Table, found: Vec<LayerNode>) -> Result<Option<NodeId>> {
     match *found.as_slice() {
         [] => Ok(None),
@@ -29,10 +26,7 @@ pub fn id_of(table: &Table, found: Vec<LayerNode>) -> Result<Option<NodeId>> {
     }
 }
 
-/// Returns the id of a directory in one that only one layer has.
-///
-/// # Errors
-/// The errors of [`id_of`] and of the layers.
+/// Returns the id of a directory whose parent only one layer has.
 pub fn dir_id(stack: &Stack, table: &Table, at: LayerNode) -> Result<NodeId> {
     match redirected(stack, None, at)? {
         Some(lower) if !lower.is_empty() => {
@@ -43,10 +37,6 @@ pub fn dir_id(stack: &Stack, table: &Table, at: LayerNode) -> Result<NodeId> {
     }
 }
 
-/// Visits the entries of a directory that only one layer has.
-///
-/// # Errors
-/// The errors of the layer.
 pub fn read_single(
     (stack, table): (&Stack, &Table),
     dir: LayerNode,
@@ -83,10 +73,8 @@ pub struct Lister<'l> {
 }
 
 impl Lister<'_> {
-    /// Visits the entries of a merged directory.
-    ///
-    /// # Errors
-    /// The errors of the layers; [`Limit`](forerun_vfs::Error::Limit) if it takes too much memory.
+    /// Visits the entries of a merged directory. Fails with [`Limit`](forerun_vfs::Error::Limit) if
+    /// the names take too much memory.
     pub fn read_merged(
         self,
         dir: &MergedDir,
@@ -96,7 +84,7 @@ impl Lister<'_> {
         let dirs = dir.visible(self.stack)?;
         let (first, mut from) = ids::split_cursor(from);
         for (index, &part) in dirs.iter().enumerate().skip(usize::from(first)) {
-            // The topmost directory is covered by none.
+            // Nothing covers the topmost directory.
             let covered = match dir.top().filter(|_| index > 0) {
                 Some(top) => Some(self.listings.get(self.stack, top, dirs)?),
                 None => None,
@@ -117,7 +105,7 @@ impl Lister<'_> {
         Ok(())
     }
 
-    /// Visits an entry of the directory at `index`, if it is shown.
+    /// Visits an entry of the directory at `index`, unless a higher directory covers it.
     fn visit(
         self,
         dirs: &[LayerNode],

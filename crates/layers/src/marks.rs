@@ -1,5 +1,5 @@
-//! The marks of overlayfs on a node: whether it is opaque, where its lower part is, and whether its contents
-//! are in a lower layer.
+//! The extended attributes of overlayfs on a node: whether it is opaque, where its lower part is,
+//! and whether its contents are in a lower layer.
 
 use forerun_vfs::{Corrupt, Error, OverlayAttribute, Result};
 
@@ -8,7 +8,7 @@ use crate::ids::LayerNode;
 use crate::stack::Stack;
 use crate::whiteout::OPAQUE;
 
-/// Most bytes of the path of a lower part, as for any path.
+/// Longest path in a redirect, as for any path.
 pub const PATH_MAX: usize = 4096;
 
 /// The attributes of a node that overlayfs reads.
@@ -21,19 +21,19 @@ pub struct Marks {
     pub is_metacopy: bool,
 }
 
-/// The place of the lower part of a node, if it is not at the path of the node.
+/// Where the lower part of a node is, if not at the path of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redirect {
     /// Another name in the same directory.
     Sibling(Vec<u8>),
-    /// A path from the root of the lower layers, by its names.
+    /// The names of a path from the root of the lower layers.
     Path(Vec<Vec<u8>>),
 }
 
 impl Redirect {
     /// Parses the value of the attribute, by the rules of Linux.
     fn parse(value: &[u8]) -> Option<Self> {
-        // Linux reads it as a string.
+        // Linux reads the value as a string.
         let value = value.split(|&byte| byte == 0).next().unwrap_or_default();
         let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..");
         if value.len() > PATH_MAX {
@@ -94,7 +94,6 @@ impl Stack {
         }
     }
 
-    /// Returns the error of a check that a node of a layer fails.
     pub fn failed(&self, at: LayerNode, check: MarkerCheck) -> Error {
         let layer = self.layer(at.layer);
         let format = layer.map_or("layers", |layer| layer.fs.volume().format);
@@ -119,12 +118,9 @@ impl Stack {
         Ok(marks.opaque == Some(b'y') || self.lookup(dir, OPAQUE)?.is_some())
     }
 
-    /// Returns where the lower part of a directory or file is, if it is not at the same path.
-    ///
-    /// # Errors
-    /// The errors of [`marks`](Self::marks).
+    /// Returns where the lower part of a directory or file is, if not at the same path.
     pub fn redirect(&self, at: LayerNode) -> Result<Option<Redirect>> {
-        // Nothing is below the lowest layer.
+        // The lowest layer has nothing below it.
         if at.layer == 0 {
             return Ok(None);
         }
@@ -140,8 +136,7 @@ impl Stack {
         })
     }
 
-    /// Returns the redirect of a directory. Leaves damage to readers of the directory, which report
-    /// it.
+    /// Returns the redirect of a directory. Ignores damage, which readers of the directory report.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -152,13 +147,11 @@ impl Stack {
         }
     }
 
-    /// Refuses a directory whose redirect leads to no directory: part of it would be missing.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], and the errors of [`redirect`](Self::redirect).
+    /// Refuses a directory whose redirect leads to no directory, because part of it would be
+    /// missing.
     pub fn expect_no_redirect(&self, dir: LayerNode) -> Result<()> {
         match self.redirect(dir)? {
-            // The root is where it is, and of a file only its contents are elsewhere.
+            // The root never moves, and a redirect of a file only concerns its contents.
             Some(redirect) if !self.is_root(dir) && self.is_dir(dir)? => {
                 let value = match redirect {
                     Redirect::Sibling(name) => name,

@@ -1,5 +1,5 @@
-//! The parts of the layers that hold no contents of files. The image of the merge is that of its layers, one after
-//! another, the lowest first.
+//! The parts of the layers that are not file contents. The image of the merge consists of the
+//! layers' images, one after another, the lowest first.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,14 +8,12 @@ use forerun_vfs::{BlobId, FileSystem, NodeId, Region, Result};
 use crate::ids::LayerNode;
 use crate::stack::Stack;
 
-/// A visitor of regions.
 type Visit<'v> = &'v mut dyn FnMut(Region) -> ControlFlow<()>;
 
 /// The ranges of the layers in the image of the merge.
 pub struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
-    /// Lays out the images of all layers.
     pub fn new(stack: &Stack) -> Self {
         let mut end = 0_u64;
         let layers = stack.layers().iter().map(|layer| {
@@ -26,7 +24,6 @@ impl Ranges {
         Self(layers.collect())
     }
 
-    /// Returns the range of a layer.
     pub fn of(&self, layer: u16) -> Option<Range<u64>> {
         self.0.get(usize::from(layer)).cloned()
     }
@@ -37,10 +34,6 @@ impl Ranges {
         self.of(layer).filter(|_| inner == BlobId::IMAGE)
     }
 
-    /// Visits the regions of all layers.
-    ///
-    /// # Errors
-    /// The errors of the layers, with their names.
     pub fn regions(&self, stack: &Stack, visit: Visit<'_>) -> Result<()> {
         for (layer, number) in stack.layers().iter().zip(0..) {
             let (node, mut goes_on) = (layer.fs.root(), true);
@@ -59,10 +52,6 @@ impl Ranges {
         Ok(())
     }
 
-    /// Visits the regions of nodes of layers.
-    ///
-    /// # Errors
-    /// The errors of the layers, with their names.
     pub fn regions_of(&self, stack: &Stack, nodes: &[LayerNode], visit: Visit<'_>) -> Result<()> {
         for &at in nodes {
             let mut goes_on = true;
@@ -77,7 +66,8 @@ impl Ranges {
         Ok(())
     }
 
-    /// Visits regions of one layer, moved to the layer's place. No region reaches into the next layer.
+    /// Visits regions of one layer, shifted to the layer's range. Clamps regions that would reach
+    /// into the next layer.
     fn moved(
         &self,
         stack: &Stack,

@@ -1,4 +1,4 @@
-//! Finds the files that hard links to lower layers stand for.
+//! Resolves the hard links to files of lower layers.
 
 use forerun_io::{u16_from, u64_from};
 use forerun_vfs::{Error, FileType, Held, Limits, Result};
@@ -12,10 +12,8 @@ use crate::whiteout;
 /// Bytes that a link takes.
 const LINK_LEN: usize = 2 * size_of::<(LayerNode, Link)>();
 
-/// Finds the files of all links, the lowest layer first: a link may lead to one.
-///
-/// # Errors
-/// `Limit` if there are too many links; `Io` of lower layers.
+/// Finds the files of all links, the lowest layer first, because a link may lead to another link.
+/// Fails with `Limit` if there are too many links, and with `Io` of lower layers.
 pub fn links(stack: &mut Stack, limits: &Limits) -> Result<()> {
     let mut held = Held::new(limits);
     for number in 0..u16_from(u64_from(stack.layers().len())) {
@@ -34,7 +32,7 @@ pub fn links(stack: &mut Stack, limits: &Limits) -> Result<()> {
         for (at, path) in found {
             let file = match file(stack, number, &path) {
                 Err(error @ Error::Io { .. }) => return Err(error),
-                // What is damaged or not followed leads nowhere.
+                // A path through damaged or unfollowed nodes leads nowhere.
                 found => found.unwrap_or(None),
             };
             stack.links_mut().add(at, path, file);
@@ -43,7 +41,7 @@ pub fn links(stack: &mut Stack, limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-/// Returns the file at `path` in the layers below `number`. No symbolic link is followed.
+/// Returns the file at `path` in the layers below `number`. Follows no symbolic links.
 fn file(stack: &Stack, number: u16, path: &[u8]) -> Result<Link> {
     let roots = (0..number).rev().filter_map(|layer| {
         let node = stack.layer(layer)?.fs.root();

@@ -1,4 +1,4 @@
-//! Nodes of one layer: attributes, the places of data, and the blobs that these are in.
+//! Nodes of one layer: their attributes and extents, and the blobs of these.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -13,12 +13,11 @@ use crate::ids::{LayerNode, Named};
 use crate::stack::{Layer, Stack};
 
 impl Stack {
-    /// Returns whether a node is a directory.
     pub fn is_dir(&self, at: LayerNode) -> Result<bool> {
         Ok(self.metadata(at)?.is_dir())
     }
 
-    /// Visits the attributes of a node, those of overlayfs itself left out.
+    /// Visits the attributes of a node, without those of overlayfs itself.
     pub fn shown_xattrs(&self, at: LayerNode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         self.xattrs(at, &mut |name, value| match OverlayAttribute::of(name) {
             None => visit(name, value),
@@ -46,7 +45,7 @@ impl Stack {
         failed
     }
 
-    /// Returns the extent with the blobs of the merge.
+    /// Translates an extent to the blobs of the merge.
     fn translated(&self, layer: u16, extent: Extent) -> Result<Extent> {
         let place = match extent.place {
             Place::Stored { blob, offset } => Place::Stored {
@@ -73,7 +72,7 @@ impl Stack {
         self.split_blob(blob).ok_or_else(unknown)
     }
 
-    /// Returns the name of the layer that has a blob.
+    /// Returns the name of the layer that a blob belongs to.
     pub fn image_of(&self, blob: BlobId) -> Option<Arc<str>> {
         let (layer, _) = self.split_blob(blob)?;
         Some(Arc::clone(&layer.name))

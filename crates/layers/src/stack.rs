@@ -13,15 +13,15 @@ use crate::ids::{LAYERS_MAX, LayerNode, Named, blob};
 use crate::links::Links;
 use crate::whiteout;
 
-/// One layer: a filesystem and the image that its data is in.
+/// One layer: a filesystem and the image with its data.
 #[derive(Clone)]
 pub struct Layer {
-    /// Its name, for errors.
+    /// The name, for errors.
     pub name: Arc<str>,
     pub fs: Arc<dyn FileSystem>,
     /// The image: the blob that extents of the driver call [`BlobId::IMAGE`].
     pub image: Arc<dyn ReadAt>,
-    /// A note for reports, in addition to its format.
+    /// A note for reports, shown beside the format.
     pub note: Option<&'static str>,
 }
 
@@ -36,15 +36,14 @@ impl std::fmt::Debug for Layer {
 /// The effect of a node on the layers below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Hides all entries with its name, and is not shown.
+    /// Hides all entries with its name, and is not shown itself.
     Hides,
-    /// Is merged with directories with its name.
+    /// Is merged with lower directories of its name.
     Merges,
     /// Replaces all entries with its name.
     Replaces,
 }
 
-/// All layers, the lowest first.
 pub struct Stack {
     layers: Vec<Layer>,
     /// For each layer, whether it may have extended attributes.
@@ -60,8 +59,8 @@ impl Stack {
     /// Creates a stack.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] without any layer, and for a layer whose names ignore case; [`Error::Limit`] for
-    /// more than [`LAYERS_MAX`] layers.
+    /// [`Error::Unsupported`] without any layer, and for a layer whose names ignore case;
+    /// [`Error::Limit`] for more than [`LAYERS_MAX`] layers.
     pub fn new(layers: Vec<Layer>, limits: Limits) -> Result<Self> {
         if layers.len() > LAYERS_MAX {
             let most = u64_from(LAYERS_MAX);
@@ -96,17 +95,14 @@ impl Stack {
         })
     }
 
-    /// Returns the layers, the lowest first.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
-    /// Returns the bounds that the merge was made with.
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Returns a layer, or `None` if there is none of this number.
     pub fn layer(&self, layer: u16) -> Option<&Layer> {
         self.layers.get(usize::from(layer))
     }
@@ -114,7 +110,8 @@ impl Stack {
     /// Calls the driver of a node's layer.
     ///
     /// # Errors
-    /// The errors of the call, with the name of the layer; [`Error::StaleNode`] if there is no such layer.
+    /// The errors of the call, with the name of the layer; [`Error::StaleNode`] if there is no such
+    /// layer.
     pub fn call<T>(
         &self,
         at: LayerNode,
@@ -128,12 +125,11 @@ impl Stack {
         })
     }
 
-    /// Returns the metadata of a node.
     pub fn metadata(&self, at: LayerNode) -> Result<Metadata> {
         self.call(at, |fs, node| fs.metadata(node))
     }
 
-    /// Returns the node of a name in a directory of one layer, even if it is a marker.
+    /// Looks up a name in a directory of one layer, including markers.
     pub fn lookup(&self, dir: LayerNode, name: &[u8]) -> Result<Option<LayerNode>> {
         let layer = dir.layer;
         let found = self.call(dir, |fs, node| fs.lookup(node, name))?;
@@ -145,7 +141,7 @@ impl Stack {
     }
 
     /// Visits the entries of a directory of one layer, including markers, each with its node. For a
-    /// hard link to a lower layer, that is the node in the lower layer.
+    /// hard link to a lower layer, the node is that of the file in the lower layer.
     pub fn read_dir(
         &self,
         dir: LayerNode,
@@ -166,12 +162,10 @@ impl Stack {
         self.call(dir, |fs, node| fs.read_dir(node, from, &mut visit_real))
     }
 
-    /// Returns the hard links to lower layers.
     pub const fn links(&self) -> &Links {
         &self.links
     }
 
-    /// Returns the hard links to lower layers, for adding one.
     pub const fn links_mut(&mut self) -> &mut Links {
         &mut self.links
     }
@@ -182,7 +176,7 @@ impl Stack {
         has.copied().unwrap_or(false)
     }
 
-    /// Returns whether data of some layer is in a store of objects.
+    /// Returns whether any layer keeps data in a store of objects.
     pub const fn has_objects(&self) -> bool {
         self.has_objects
     }
@@ -192,7 +186,6 @@ impl Stack {
         self.has_xattrs.iter().skip(1).any(|&has| has)
     }
 
-    /// Returns the record of files that have their contents.
     pub const fn own_contents(&self) -> &OwnContents {
         &self.own_contents
     }
@@ -205,7 +198,6 @@ impl Stack {
         Ok(())
     }
 
-    /// Returns the effect of a node on lower layers.
     pub fn effect(&self, at: LayerNode) -> Result<Effect> {
         let metadata = self.metadata(at)?;
         Ok(match metadata.kind {
@@ -231,29 +223,27 @@ impl Stack {
         }
     }
 
-    /// Returns whether a node is the root of its layer.
     pub fn is_root(&self, at: LayerNode) -> bool {
         let layer = self.layer(at.layer);
         layer.is_some_and(|layer| layer.fs.root() == at.node)
     }
 
-    /// Returns whether its layer has a directory only because paths name it.
+    /// Returns whether a layer has a directory only because paths name it.
     pub fn is_implied(&self, dir: LayerNode) -> bool {
         let layer = self.layer(dir.layer);
         layer.is_some_and(|layer| layer.fs.is_implied(dir.node))
     }
 
-    /// Returns the blob of the merge for a blob of a layer.
     pub fn merged_blob(&self, layer: u16, inner: BlobId) -> Result<BlobId> {
         blob(layer, self.count, inner)
     }
 
-    /// Returns the number of the layer of a blob, and the layer's own number for the blob.
+    /// Returns the layer of a blob, and the layer's own number for the blob.
     pub fn layer_of(&self, blob: BlobId) -> (u16, BlobId) {
         crate::ids::split_blob(blob, self.count)
     }
 
-    /// Returns the layer of a blob and the layer's own number for it.
+    /// Returns the layer of a blob, and the layer's own number for the blob.
     pub fn split_blob(&self, blob: BlobId) -> Option<(&Layer, BlobId)> {
         let (layer, inner) = self.layer_of(blob);
         Some((self.layer(layer)?, inner))

@@ -1,5 +1,3 @@
-//! The properties of a stack as a whole.
-
 use forerun_vfs::VolumeInfo;
 
 use crate::stack::Stack;
@@ -7,7 +5,7 @@ use crate::stack::Stack;
 /// Most warnings to keep from all layers together.
 const WARNINGS: usize = 64;
 
-/// Returns the properties of the merge: sums of counts, and names from the uppermost layer.
+/// Returns the properties of the merge: sums of counts, and the label of the uppermost layer.
 pub fn describe(stack: &Stack) -> VolumeInfo {
     let mut info = VolumeInfo::new("layers", 0, 1);
     let mut names = Vec::new();

@@ -2,30 +2,31 @@
 
 use forerun_vfs::{Device, FileType, Metadata, check_name};
 
-/// Start of the names of whiteout files. No entry of such a name is ever shown.
+/// Prefix of the names of whiteout files. Entries of such a name are never shown.
 const PREFIX: &[u8] = b".wh.";
 /// Name of the file that makes its directory opaque.
 pub const OPAQUE: &[u8] = b".wh..wh..opq";
-/// Returns whether an entry of this name is a marker and never shown.
+/// Returns whether an entry of this name is a marker, which is never shown.
 pub fn is_marker(name: &[u8]) -> bool {
     name.starts_with(PREFIX)
 }
 
-/// Returns the name that a whiteout file hides; `None` if it is not a whiteout, or if no entry can
-/// have the hidden name: the name is `.` or `..`, or empty.
+/// Returns the name that a whiteout file hides. Returns `None` if it is not a whiteout, or if no
+/// entry can have the hidden name because it is `.`, `..` or empty.
 pub fn hidden(name: &[u8], limit: usize) -> Option<&[u8]> {
     let hidden = name.strip_prefix(PREFIX)?;
     (name != OPAQUE && check_name(hidden, limit).is_ok()).then_some(hidden)
 }
 
-/// Returns the name of the whiteout file that hides `name`; `None` if it would be too long for a
-/// name.
+/// Returns the name of the whiteout file that hides `name`, or `None` if that name would be too
+/// long.
 pub fn hiding(name: &[u8], limit: usize) -> Option<Vec<u8>> {
     let whiteout = [PREFIX, name].concat();
     (whiteout.len() <= limit).then_some(whiteout)
 }
 
-/// Returns whether a node is overlayfs's whiteout of its own name: the character device 0:0.
+/// Returns whether a node is a whiteout of overlayfs, which hides its own name: the character
+/// device 0:0.
 pub fn is_device(metadata: &Metadata) -> bool {
     metadata.kind == FileType::CharDevice && metadata.device == Device::default()
 }

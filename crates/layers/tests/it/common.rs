@@ -1,4 +1,4 @@
-//! Layers made in memory, and the tree that a merge of them shows.
+//! Layers in memory, and the tree that a merge of them shows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use forerun_vfs::{Device, FileSystem, FileType, NodeId, Walk};
 /// A node that a walk shows: its kind, and the contents of a file or the target of a link.
 pub type Shown = (FileType, Vec<u8>);
 
-/// Makes one layer out of lines: `DIR/`, `PATH=CONTENTS`, `PATH>TARGET`, `PATH!` for a device 0:0,
+/// Creates a layer from lines: `DIR/`, `PATH=CONTENTS`, `PATH>TARGET`, `PATH!` for a device 0:0,
 /// `DIR/@VALUE` for a directory with overlayfs's attribute `opaque`.
 pub fn layer(lines: &[&str]) -> MemFsBuilder {
     let mut builder = MemFsBuilder::new();
@@ -41,7 +41,7 @@ pub fn add(builder: &mut MemFsBuilder, line: &str) -> NodeId {
     dir
 }
 
-/// Gives the layers their numbers as names, the lowest first.
+/// Names the layers by their numbers, the lowest first.
 pub fn named(layers: Vec<(Arc<dyn FileSystem>, Arc<dyn ReadAt>)>) -> Vec<Layer> {
     let layers = layers.into_iter().zip(0..);
     layers
@@ -54,13 +54,12 @@ pub fn named(layers: Vec<(Arc<dyn FileSystem>, Arc<dyn ReadAt>)>) -> Vec<Layer> 
         .collect()
 }
 
-/// A merge, with the image that its reader starts from.
+/// A merge, and the image that its reader starts from.
 pub struct Merged {
     pub fs: Arc<Layers>,
     image: Arc<dyn ReadAt>,
 }
 
-/// Merges layers, the lowest first.
 pub fn merge(builders: impl IntoIterator<Item = MemFsBuilder>) -> Merged {
     let images = builders.into_iter().map(MemFsBuilder::build);
     let layers = images.map(|image| {
@@ -74,7 +73,8 @@ pub fn merge(builders: impl IntoIterator<Item = MemFsBuilder>) -> Merged {
 }
 
 impl Merged {
-    /// Returns all paths below the root, with what they show. Checks the merge against the contract as well.
+    /// Returns all paths below the root, and what they show. Also checks that the merge obeys the
+    /// contract of drivers.
     pub fn tree(&self) -> BTreeMap<String, Shown> {
         let limits = Limits::default();
         check_filesystem(&*self.fs, &limits);
@@ -99,7 +99,7 @@ impl Merged {
         entries.filter(|(path, _)| !path.is_empty()).collect()
     }
 
-    /// Returns the tree as lines, as [`layer`] takes them.
+    /// Returns the tree as lines in the form of [`layer`].
     pub fn lines(&self) -> Vec<String> {
         let tree = self.tree().into_iter();
         tree.map(|(path, (kind, shown))| {
@@ -114,7 +114,6 @@ impl Merged {
         .collect()
     }
 
-    /// Finds a node by its path.
     pub fn node(&self, path: &str) -> NodeId {
         let mut node = self.fs.root();
         for name in path.split('/').filter(|name| !name.is_empty()) {

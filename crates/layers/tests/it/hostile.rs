@@ -1,4 +1,4 @@
-//! Layers that lie: too many, ids that do not fit, directories in circles, damage.
+//! Hostile layers: too many, with ids that do not fit, with directories in loops, damaged.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn the_number_of_layers_is_bounded() {
     assert_eq!(error.to_string(), "not supported: a stack of no layers");
 }
 
-/// A filesystem whose ids and cursors are as large as can be.
+/// A filesystem with the largest possible ids and cursors.
 struct Far {
     volume: VolumeInfo,
 }
@@ -211,7 +211,7 @@ fn directories_in_circles_end() {
         let is_known =
             |text: &String| text.contains("lies below itself") || text.contains("is at two paths");
         assert!(text.iter().any(is_known), "{low} {up}: {text:?}");
-        // An id that was never given out is searched for in all directories.
+        // An unknown id of a merged directory is searched for in all directories.
         let error = merged.fs.metadata(NodeId(1 << 63 | 1 << 53 | 77));
         assert_eq!(error.unwrap_err().kind(), "stale_node");
     }

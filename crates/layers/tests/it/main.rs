@@ -1,4 +1,3 @@
-//! The merge against a model, the conformance suite, and layers that lie.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;

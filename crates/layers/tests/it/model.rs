@@ -8,7 +8,6 @@ use proptest::prelude::*;
 
 use crate::common::{Shown, merge};
 
-/// An entry of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Item {
     Directory,
@@ -18,7 +17,7 @@ enum Item {
     OverlayOpaque,
     File,
     Symlink,
-    /// A whiteout file, whose path is that of what it hides.
+    /// A whiteout file, with the path that it hides.
     Whiteout,
     /// The device 0:0.
     Device,
@@ -42,10 +41,10 @@ fn entries() -> impl Strategy<Value = Entries> {
     proptest::collection::vec((path, item), 0..12)
 }
 
-/// The entries of one layer, without those that others of it make impossible.
+/// The entries of one layer, without those that contradict others of the layer.
 #[derive(Debug, Default)]
 struct Possible {
-    /// Directories, with their marks; files, links and devices.
+    /// Directories with their marks, files, links and devices.
     nodes: BTreeMap<Vec<String>, Item>,
     whiteouts: Vec<Vec<String>>,
 }
@@ -77,7 +76,7 @@ impl Possible {
         possible
     }
 
-    /// Makes the layer; contents tell the layer and the path.
+    /// Creates the layer. The contents of files name the layer and the path.
     fn build(&self, layer: usize) -> MemFsBuilder {
         let mut builder = MemFsBuilder::new();
         for (path, item) in &self.nodes {
@@ -110,7 +109,7 @@ impl Possible {
         builder
     }
 
-    /// Applies the layer to the tree of those below it: first what it hides, then what it has.
+    /// Applies the layer to the tree of the layers below: first what it hides, then what it has.
     fn apply(&self, layer: usize, tree: &mut Tree) {
         for path in &self.whiteouts {
             tree.retain(|below, _| !below.starts_with(path));

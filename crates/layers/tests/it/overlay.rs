@@ -1,4 +1,4 @@
-//! Directories and files that overlayfs moved or changed without copying what is in them.
+//! Directories and files that overlayfs moved or changed without copying their contents.
 
 use std::ops::ControlFlow;
 
@@ -7,8 +7,8 @@ use forerun_vfs::{DirCursor, Error, FileSystem, FileType, NodeId, Objects, Resul
 
 use crate::common::{Merged, layer, merge};
 
-/// Makes a layer of lines, each with an attribute of overlayfs for its node: `LINE NAME VALUE`. A file has as
-/// many zeros as its line has characters behind `=`.
+/// Creates a layer from lines, each with an attribute of overlayfs for its node: `LINE NAME VALUE`.
+/// A file has as many zeros as its line has characters after `=`.
 fn upper(lines: &[&str]) -> MemFsBuilder {
     let mut builder = MemFsBuilder::new();
     for line in lines {
@@ -51,7 +51,7 @@ fn a_redirected_directory_has_the_entries_of_the_lower_one() {
             "deep/new trusted.overlay.redirect /old/sub",
             &["deep/new/b=2"],
         ),
-        // Opaque: overlayfs does not look further.
+        // The directory is opaque, so overlayfs does not look further.
         (
             "new trusted.overlay.redirect old trusted.overlay.opaque y",
             &["new/"],
@@ -133,7 +133,7 @@ fn a_file_without_contents_has_those_of_the_lower_layer() {
             "f",
         ),
     ] {
-        // Once found by name, and once listed only.
+        // Once found by name, and once only listed.
         for is_looked_up in [true, false] {
             let merged = merge([layer(&["f=low", "d/e=low"]), upper(&[&up])]);
             if is_looked_up {
@@ -181,7 +181,7 @@ fn a_file_whose_contents_are_missing_is_an_error_for_its_reader_only() {
         assert!(error.to_string().contains(expected), "{below:?}: {error}");
         assert!(merged.fs.backing(node).is_err());
     }
-    // Of the lowest layer the driver says so.
+    // In the lowest layer, the driver reports the error.
     let merged = merge([upper(&[&file]), layer(&[])]);
     let error = read(&merged, "f").unwrap_err().to_string();
     assert!(

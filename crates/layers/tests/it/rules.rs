@@ -7,7 +7,7 @@ use forerun_vfs::{DirCursor, FileSystem, FileType, NodeId};
 
 use crate::common::{add, layer, merge};
 
-/// Merges layers of lines, the lowest first, and compares what is shown.
+/// Merges layers of lines, the lowest first, and compares the tree.
 fn check(layers: &[&[&str]], expected: &[&str]) {
     let merged = merge(layers.iter().map(|lines| layer(lines)));
     assert_eq!(merged.lines(), expected, "{layers:?}");
@@ -46,16 +46,16 @@ fn whiteouts_hide_entries_of_lower_layers_only() {
     check(&[&["a=1", "b=2"], &[".wh.a="]], &["b=2"]);
     check(&[&["a/b=1"], &["a!"]], &[]);
     check(&[&["d/a=1", "d/b=2"], &["d/.wh.a=", "d/b!"]], &["d/"]);
-    // Of the same layer, the entry is shown and the lower one is not.
+    // An entry of the layer of its whiteout is shown, and the lower entry is not.
     check(&[&["a=low"], &["a=up", ".wh.a="]], &["a=up"]);
     check(&[&["d/low=1"], &["d/up=2", ".wh.d="]], &["d/", "d/up=2"]);
-    // A layer above may bring the name back.
+    // A higher layer may bring the name back.
     check(&[&["a=1"], &[".wh.a="], &["a=3"]], &["a=3"]);
     check(
         &[&["d/low=1"], &[".wh.d="], &["d/top=3"]],
         &["d/", "d/top=3"],
     );
-    // A whiteout of something that is not there.
+    // A whiteout of a missing entry.
     check(&[&["a=1"], &[".wh.b=", "c!"]], &["a=1"]);
 }
 
@@ -117,7 +117,7 @@ fn ids_are_the_same_whatever_was_looked_at_before() {
     for path in ["a", "a/b/c", "x/y", "one/two", "a/b/c/low"] {
         assert_eq!(one.node(path), other.node(path), "{path}");
     }
-    // A server that was started again is asked for a directory that it has not met.
+    // A restarted server is asked for a directory that it has not looked up.
     let fresh = merge(layers());
     let dir = one.node("a/b/c");
     let mut names = Vec::new();

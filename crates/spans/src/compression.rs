@@ -1,37 +1,34 @@
-//! The compressions that archives come in.
-
 /// A compression of a whole file, or of a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// gzip (RFC 1952), of one or several members.
+    /// One or several members (RFC 1952).
     Gzip,
-    /// Zstandard (RFC 8878), of one or several frames.
+    /// One or several frames (RFC 8878).
     Zstd,
-    /// XZ, of one or several streams.
+    /// One or several streams.
     Xz,
-    /// bzip2, of one or several streams.
+    /// One or several streams.
     Bzip2,
-    /// LZ4, of one or several frames, legacy ones too.
+    /// One or several frames, including legacy ones.
     Lz4,
-    /// One bare stream of DEFLATE (RFC 1951). It has no magic number, so [`Self::of`] never returns
-    /// it.
+    /// One raw DEFLATE stream (RFC 1951). It has no magic number, so [`Self::of`] never returns it.
     Deflate,
 }
 
 impl Compression {
-    /// Bytes of the start of a file that [`Self::of`] needs.
+    /// Number of bytes at the start of a file that [`Self::of`] needs.
     pub const PROBE_LEN: usize = 10;
 
-    /// Returns the compression of a file that starts with `head`.
+    /// Recognises the compression of a file that starts with `head`.
     #[must_use]
     pub fn of(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
-            // A frame, or a skippable one, which other tools put in front.
+            // A frame, or a skippable frame, which other tools put in front.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             [0x04, 0x22, 0x4d, 0x18, ..] | [0x02, 0x21, 0x4c, 0x18, ..] => Some(Self::Lz4),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
-            // The size of blocks, and the magic of the first block or of the end.
+            // The block size, and the magic number of the first block or of the end.
             [
                 b'B',
                 b'Z',
@@ -62,7 +59,6 @@ impl Compression {
         }
     }
 
-    /// Returns the name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The spans that a pass over a stream has collected so far, within the limits.
+//! Collects the spans of a stream during a pass, within the limits.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::options::IndexOptions;
 use crate::spans::{Span, SpanSource};
 use crate::spool::{Spool, SpoolWriter};
 
-/// Bytes that each byte of a stream may decode to, in addition to `Limits::stream_bytes`. Text
-/// comes to 5 or 10. Only bytes that were read count, otherwise a long bomb would be allowed more
+/// Bytes that each byte of a stream may decode to, in addition to `Limits::stream_bytes`. Text has
+/// a ratio of 5 or 10. Only bytes that were read count, otherwise a long bomb would be allowed more
 /// than a short one.
 const EXPANSION: u64 = 50;
 
-/// The receiver of the decoded bytes, in order.
+/// Receives the decoded bytes, in order.
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
 pub struct Cutter<'a> {
@@ -25,7 +25,7 @@ pub struct Cutter<'a> {
     pub block_len: u64,
     spans: Vec<Span>,
     held: Held,
-    /// Decoded bytes so far, and the limit before any bytes are read.
+    /// Number of decoded bytes so far, and the limit before any bytes are read.
     decoded: u64,
     allowed: u64,
     /// Offset of the stream in its source.
@@ -59,16 +59,12 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Returns the number of decoded bytes so far.
     pub const fn decoded(&self) -> u64 {
         self.decoded
     }
 
-    /// Takes the decoded bytes up to `position` of the source: counts them and passes them to the
-    /// caller of the pass.
-    ///
-    /// # Errors
-    /// `Limit` if there are too many; the errors of the caller.
+    /// Counts decoded bytes, which end at `position` of the source, and passes them to the sink.
+    /// Fails with `Limit` if there are too many.
     pub fn take(&mut self, bytes: &[u8], position: u64) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -85,10 +81,8 @@ impl<'a> Cutter<'a> {
         (self.sink)(bytes)
     }
 
-    /// Adds a block that decodes to `decoded`.
-    ///
-    /// # Errors
-    /// `Limit` if it is too long, or if there is no more memory for spans.
+    /// Adds a span that is a block. Fails with `Limit` if the block is too long, or if there is no
+    /// more memory for spans.
     pub fn block(
         &mut self,
         decoded: Range<u64>,
@@ -115,10 +109,7 @@ impl<'a> Cutter<'a> {
         Ok(())
     }
 
-    /// Refuses a block at `offset` that has become too long to be decoded as one.
-    ///
-    /// # Errors
-    /// `Limit`.
+    /// Fails with `Limit` if a block at `offset` has become too long to be decoded as one.
     pub fn check_len(&self, offset: u64, len: u64) -> Result<()> {
         if len <= self.block_len || self.spool_all {
             return Ok(());
@@ -128,11 +119,8 @@ impl<'a> Cutter<'a> {
         Err(Error::limit(Bound::Other, what, self.block_len))
     }
 
-    /// Writes decoded bytes to the spool.
-    ///
-    /// # Errors
-    /// `Unsupported`, at this offset of the stream, if no spool is allowed; `Spool` if it cannot be
-    /// written.
+    /// Writes decoded bytes to the temporary file. Fails with `Unsupported`, at this offset of the
+    /// stream, if no such file is allowed, and with `Spool` if it cannot be written.
     pub fn spool(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
         if bytes.is_empty() || self.spool_all {
             return Ok(());
@@ -157,9 +145,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Adds the last bytes of the spool, which `decoded` names.
-    ///
-    /// # Errors
+    /// Adds a span for the last bytes of the temporary file, which decode to `decoded`. Fails with
     /// `Limit` if there is no more memory for spans.
     pub fn spooled(&mut self, decoded: Range<u64>) -> Result<()> {
         if decoded.is_empty() || self.spool_all {
@@ -179,10 +165,7 @@ impl<'a> Cutter<'a> {
         Ok(())
     }
 
-    /// Returns the spans, and the spool if there is one.
-    ///
-    /// # Errors
-    /// `Spool` if the spool cannot be written.
+    /// Returns the spans, and the temporary file if there is one.
     pub fn finish(self) -> Result<(Vec<Span>, Option<Spool>)> {
         let spool = self.spool.map(SpoolWriter::finish).transpose();
         Ok((self.spans, spool.map_err(Error::spool)?))

@@ -1,4 +1,4 @@
-//! The checks that a stream can fail, with one variant for each.
+//! The checks of streams.
 
 use forerun_vfs::{Corrupt, Error};
 
@@ -38,7 +38,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// Returns the error that this check failed on the stream at `offset` of the file.
+    /// Creates the error of this check for the stream at `offset` of the file.
     pub fn at(self, compression: Compression, offset: u64) -> Error {
         Corrupt::new(compression.name(), None, offset, self).into()
     }

@@ -1,10 +1,9 @@
-//! The end of a pass before the end of the stream.
+//! Why a pass ended before the end of the stream.
 
 use forerun_vfs::Error;
 
-/// The reason why a pass ended early.
 pub enum Failed {
-    /// The stream is damaged.
+    /// The stream is damaged. A rescue keeps what was decoded so far.
     Stream(Error),
     Other(Error),
 }

@@ -10,7 +10,7 @@ use forerun_vfs::{Error, Limits, MakeSpool, Place};
 
 use crate::{Compression, IndexOptions, Indexed, index};
 
-/// Makes no spool: an input that needs one is an error.
+/// Makes no temporary file: an input that needs one is an error.
 struct Nowhere;
 
 impl MakeSpool for Nowhere {
@@ -19,8 +19,8 @@ impl MakeSpool for Nowhere {
     }
 }
 
-/// Indexes `bytes`, whose first byte chooses lengths of spans and of reads, and decodes each span on its own.
-/// Returns the errors.
+/// Indexes `bytes`, whose first byte chooses lengths of spans and of reads, and decodes each span
+/// on its own. Returns the errors.
 ///
 /// # Panics
 /// If a span does not decode to the bytes of the first pass.

@@ -1,5 +1,4 @@
-//! gzip (RFC 1952): members one after the other, each a stream of DEFLATE. Also a bare stream of
-//! DEFLATE.
+//! gzip (RFC 1952): a sequence of members, each a DEFLATE stream. Also a raw DEFLATE stream.
 
 use forerun_codec::{Codec, StreamDecoder, StreamFormat, StreamPlace};
 use forerun_vfs::{Error, Result};
@@ -11,9 +10,9 @@ use crate::failed::Failed;
 use crate::history::{History, Packer};
 use crate::input::Input;
 
-/// RFC 1952, section 2.3: the fields before the optional ones.
+/// Length of the mandatory header fields (RFC 1952, section 2.3).
 const HEADER: usize = 10;
-/// The checksum and the length after each member.
+/// Length of the checksum and the decoded length after each member.
 const TRAILER: usize = 8;
 
 const FHCRC: u8 = 2;
@@ -22,7 +21,7 @@ const FNAME: u8 = 8;
 const FCOMMENT: u8 = 16;
 const RESERVED: u8 = 0xe0;
 
-/// Reads all members. Returns the offset of other bytes after them, unless these are zeros.
+/// Reads all members. Returns the offset of bytes after them, unless these are zeros.
 pub fn read<'a>(
     input: &mut Input<'a>,
     cutter: &mut Cutter<'a>,
@@ -46,8 +45,7 @@ pub fn read<'a>(
     }
 }
 
-/// Reads one stream of DEFLATE without a header. Returns the offset of the bytes after it, if there
-/// are any.
+/// Reads one DEFLATE stream without a header. Returns the offset of the bytes after it, if any.
 pub fn read_bare<'a>(
     input: &mut Input<'a>,
     cutter: &mut Cutter<'a>,
@@ -70,10 +68,10 @@ struct Pass<'p, 'a> {
 
 /// A span whose end is not known yet.
 struct Open {
-    /// Offset of the first byte, and the bits of it that belong to the span before.
+    /// Offset of the first byte, and how many of its bits belong to the preceding span.
     offset: u64,
     skip: u8,
-    /// Decoded bytes before it.
+    /// Number of decoded bytes before the span.
     start: u64,
     history: Option<History>,
 }
@@ -135,7 +133,7 @@ impl<'p, 'a> Pass<'p, 'a> {
         Ok(())
     }
 
-    /// Skips a text and its NUL.
+    /// Skips a text and its terminating NUL.
     fn skip_text(&mut self, offset: u64) -> Result<(), Failed> {
         loop {
             let bytes = self.input.peek()?;
@@ -161,7 +159,7 @@ impl<'p, 'a> Pass<'p, 'a> {
         };
         if let Err(failed) = self.spans(offset, &mut open, crc) {
             if let Failed::Stream(_) = failed {
-                // A rescue reads to here. The next byte may hold the last bits.
+                // A rescue ends the span here. The next byte may hold its last bits.
                 let end = self.input.position() + 1;
                 self.close(open, end.min(self.input.len()))?;
             }

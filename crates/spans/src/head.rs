@@ -1,4 +1,4 @@
-//! The first decoded bytes of a stream, for a search, which finds many streams and opens few.
+//! Decodes the first bytes of a stream, for searches, which find many streams and open few.
 
 use std::io;
 
@@ -10,16 +10,16 @@ use crate::lz4;
 use crate::options::IndexOptions;
 use crate::pass::index;
 
-/// Most stored bytes that are read: a block of bzip2 is decoded as a whole.
+/// Most stored bytes to read, enough for a block of bzip2, which is decoded as a whole.
 const STORED_MAX: u64 = 1 << 20;
-/// Bytes of one read.
+/// Length of one read.
 const CHUNK: usize = 16 << 10;
 
-/// Decodes the first `len` bytes of the stream at the start of `source`; fewer if the stream has
-/// fewer.
+/// Decodes the first `len` bytes of the stream at the start of `source`, or all of a shorter
+/// stream.
 ///
 /// # Errors
-/// The errors of [`index`], if the stream is damaged before them.
+/// The errors of [`index`], if the stream is damaged before the end of these bytes.
 pub fn head(source: &dyn ReadAt, compression: Compression, len: usize) -> Result<Vec<u8>> {
     if compression == Compression::Lz4 {
         return lz4::head(source, len);
@@ -37,7 +37,7 @@ pub fn head(source: &dyn ReadAt, compression: Compression, len: usize) -> Result
         out.extend_from_slice(&bytes[..wanted]);
         match out.len() < len {
             true => Ok(()),
-            // Ends the pass.
+            // Any error ends the pass.
             false => Err(Error::NoSpace),
         }
     };
@@ -47,7 +47,7 @@ pub fn head(source: &dyn ReadAt, compression: Compression, len: usize) -> Result
     }
 }
 
-/// The start of a source.
+/// The start of a source, as a source.
 struct Start<'s>(&'s dyn ReadAt);
 
 impl ReadAt for Start<'_> {

@@ -1,21 +1,21 @@
-//! The bytes before spans, to which the spans refer, compressed.
+//! The decoded bytes before spans, to which the spans refer, kept compressed.
 
 use std::sync::Arc;
 
 use forerun_codec::{Codec, DecodeError, Encoder, Encoding};
 use forerun_io::u64_from;
 
-/// The farthest that a span refers back: blocks of LZ4. DEFLATE reaches half as far.
+/// The farthest that a span refers back, in LZ4. DEFLATE reaches half as far.
 const LEN: u32 = 64 << 10;
 /// Zstandard level for stored histories. It is high because an index is made once and then kept.
 const LEVEL: u8 = 9;
 
-/// The last bytes before a span: as many as it may refer to, or fewer.
+/// The last decoded bytes before a span: as many as it may refer to, or fewer.
 #[derive(Clone, PartialEq, Eq)]
 pub enum History {
-    /// Not compressed, because they did not get shorter.
+    /// Uncompressed, because compression does not make them shorter.
     Plain(Arc<[u8]>),
-    /// Compressed, with their length.
+    /// Compressed, with their decoded length.
     Packed(Arc<[u8]>, u32),
 }
 
@@ -32,7 +32,7 @@ impl History {
     /// Returns the bytes.
     ///
     /// # Errors
-    /// [`DecodeError`] if the bytes of a kept index have changed.
+    /// [`DecodeError`] if the bytes of a kept index were altered.
     pub fn bytes(&self) -> Result<Vec<u8>, DecodeError> {
         match self {
             Self::Plain(bytes) => Ok(bytes.to_vec()),
@@ -45,7 +45,7 @@ impl History {
         }
     }
 
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory that the history takes, in bytes.
     pub fn held(&self) -> usize {
         match self {
             Self::Plain(bytes) | Self::Packed(bytes, _) => bytes.len(),
@@ -67,7 +67,7 @@ impl Packer {
         }
     }
 
-    /// Compresses the bytes before a span; there are none before the first one.
+    /// Compresses the bytes before a span. Returns `None` for no bytes, as before the first span.
     pub fn pack(&mut self, bytes: &[u8]) -> Option<History> {
         if bytes.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! The compressed bytes, read in order and once.
+//! The compressed bytes, each read once, in order.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use forerun_vfs::{Error, Result};
 /// A source, or a part of one, that is read from its start to its end.
 pub struct Input<'a> {
     source: &'a dyn ReadAt,
-    /// Offset after the part.
+    /// Offset of the end of the part.
     limit: u64,
-    /// Most bytes of one read.
+    /// Most bytes per read.
     chunk: usize,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were used.
+    /// Number of buffered bytes that were consumed.
     used: usize,
-    /// Offset of the first byte after the buffer.
+    /// Offset after the last byte of the buffer.
     end: u64,
 }
 
@@ -31,7 +31,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Returns the offset at which the input ends: the length of the source, or the end of the part.
+    /// Returns the offset at which the input ends: the length of the source, or the end of the
+    /// part.
     pub const fn len(&self) -> u64 {
         self.limit
     }
@@ -41,12 +42,12 @@ impl<'a> Input<'a> {
         self.end - u64_from(self.buffer.len() - self.used)
     }
 
-    /// Returns the next bytes: none at the end of the source, else at least one.
+    /// Returns the next bytes: at least one, or none at the end of the input.
     pub fn peek(&mut self) -> Result<&[u8]> {
         self.peek_at_least(1)
     }
 
-    /// Returns the next bytes: at least `least`, which is small, or all that are left.
+    /// Returns the next bytes: at least `least`, which is small, or all remaining bytes.
     pub fn peek_at_least(&mut self, least: usize) -> Result<&[u8]> {
         while self.buffer.len() - self.used < least && self.end < self.len() {
             self.buffer.drain(..self.used);
@@ -67,7 +68,7 @@ impl<'a> Input<'a> {
         Ok(&self.buffer[self.used..])
     }
 
-    /// Goes past `len` of the bytes that were returned.
+    /// Moves past `len` of the returned bytes.
     pub fn consume(&mut self, len: usize) {
         self.used += len;
     }

@@ -1,4 +1,4 @@
-//! The spans of a stream in a form that can be kept: for [`KeepIndex`](forerun_vfs::KeepIndex).
+//! The serialised form of the spans of a stream, for [`KeepIndex`](forerun_vfs::KeepIndex).
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use crate::Compression;
 use crate::history::History;
 use crate::spans::{Span, SpanSource, Spans};
 
-/// Spans in the kept form. Their bytes are not trusted: [`Self::spans`] validates them.
+/// Serialised spans. They are not trusted: [`Self::spans`] validates them.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeptSpans {
     compression: u8,
     spans: Vec<KeptSpan>,
 }
 
-/// A span: it begins where the one before ends.
+/// A span, which starts at the decoded byte where the preceding span ends.
 #[derive(Debug, Serialize, Deserialize)]
 struct KeptSpan {
     decoded_len: u32,
     offset: u64,
     len: u32,
-    /// For gzip, bits of the first byte that belong to the span before. For LZ4, 1 if blocks have
-    /// checksums.
+    /// For gzip, how many bits of the first byte belong to the preceding span. For LZ4, 1 if blocks
+    /// have checksums.
     skip: u8,
-    /// The bytes before it, compressed, and their length. A length of 0 means that they are not
-    /// compressed.
+    /// The bytes before the span, compressed, and their length. A length of 0 means that they are
+    /// uncompressed.
     history: Vec<u8>,
     history_len: u32,
 }
 
-/// The numbers of compressions.
+/// The numbers of compressions in the serialised form.
 const COMPRESSIONS: [(u8, Compression); 3] = [
     (1, Compression::Gzip),
     (2, Compression::Zstd),
@@ -40,7 +40,7 @@ const COMPRESSIONS: [(u8, Compression); 3] = [
 ];
 
 impl KeptSpans {
-    /// Returns the spans to keep. Returns `None` if a part of the stream is in a spool, which is
+    /// Serialises spans. Returns `None` if a part of the stream is in a temporary file, which is
     /// not kept.
     #[must_use]
     pub fn of(spans: &Spans) -> Option<Self> {
@@ -53,7 +53,7 @@ impl KeptSpans {
         })
     }
 
-    /// Returns the spans of a stream in a file of `source_len` bytes. Returns `None` if they are
+    /// Validates the spans of a stream in a file of `source_len` bytes. Returns `None` if they are
     /// invalid.
     #[must_use]
     pub fn spans(self, source_len: u64, limits: &Limits) -> Option<Spans> {
@@ -66,7 +66,7 @@ impl KeptSpans {
         for kept in self.spans {
             let stored_end = kept.offset.checked_add(u64::from(kept.len))?;
             let next = decoded.checked_add(u64::from(kept.decoded_len))?;
-            // Spans of gzip share a byte where they meet within it.
+            // Adjacent gzip spans share a byte if they meet within it.
             let is_next = kept.offset.checked_add(1)? >= end && stored_end > end;
             let fits =
                 stored_end <= source_len && kept.len.max(kept.decoded_len) <= limits.block_len;

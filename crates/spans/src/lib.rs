@@ -1,18 +1,19 @@
-//! Compressed streams, cut into spans: blocks that the engine decodes on their own.
+//! Compressed streams, divided into spans: blocks that the engine can decode on their own.
 //!
-//! Archives are compressed as one stream, which its tools read from the start. [`index`] reads a stream once, in order,
-//! gives the decoded bytes to its caller, and notes where decoding can start again. A driver then maps files to
-//! these spans ([`Spans::map`]), as other drivers map files to compressed blocks.
+//! An archive is compressed as one stream, which its tools read from the start. [`index`] reads a
+//! stream once, in order, passes the decoded bytes to its caller, and records where decoding can
+//! start again. A driver then maps files to these spans ([`Spans::map`]), as other drivers map
+//! files to compressed blocks.
 //!
 //! | compression | spans |
 //! |---|---|
-//! | gzip, bare DEFLATE | about 4 MiB of decoded bytes, from one DEFLATE block to another; with the 32 KiB before, which they refer to |
+//! | gzip, raw DEFLATE | about 4 MiB of decoded bytes, from one DEFLATE block to another; they refer to the 32 KiB before them |
 //! | Zstandard | frames |
-//! | LZ4 | blocks of 256 KiB or more; of a frame whose blocks refer back about 4 MiB, with the 64 KiB before |
-//! | XZ, bzip2, and longer frames of Zstandard | none: what they decode to is spooled in the first pass, and read there |
+//! | LZ4 | blocks of 256 KiB or more; in a frame whose blocks refer back about 4 MiB, which refer to the 64 KiB before them |
+//! | XZ, bzip2, and longer frames of Zstandard | none: the first pass writes the decoded bytes to a temporary file (the spool), from which they are read |
 //!
-//! The bytes of a stream are hostile. Memory is bounded by [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes),
-//! each span by `block_len`, and what a stream may decode to by `stream_bytes`.
+//! Streams are hostile input. [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) bounds
+//! memory, `block_len` the length of a span, and `stream_bytes` the decoded length of a stream.
 
 mod compression;
 mod cutter;

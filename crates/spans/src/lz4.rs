@@ -1,7 +1,7 @@
 //! LZ4 frames (the LZ4 frame format, version 1.6.4), one after the other, and legacy frames.
 //!
-//! A frame is a sequence of blocks, each after its length. A span is one or several blocks. Blocks
-//! that refer to earlier blocks need a history of 64 KiB, so their spans are longer.
+//! A frame is a sequence of blocks, each preceded by its length. A span is one or several blocks.
+//! Blocks that refer to earlier blocks need a history of 64 KiB, so their spans are longer.
 
 use std::hash::Hasher;
 
@@ -21,14 +21,15 @@ use crate::options::IndexOptions;
 pub const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 pub const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 
-/// Decoded bytes of a span of independent blocks, unless one block is longer: enough to be worth an entry.
+/// Decoded bytes of a span of independent blocks, unless one block is longer: enough to be worth an
+/// entry.
 const SHORT_SPAN: u64 = 256 << 10;
-/// Decoded bytes of each block of a legacy frame except the last.
+/// Decoded length of each block of a legacy frame except the last.
 const LEGACY_BLOCK: usize = 8 << 20;
-/// The longest stored block of a legacy frame: its program may need as much for bytes that do not
-/// compress.
+/// The longest stored block of a legacy frame, whose encoder stores incompressible bytes with this
+/// overhead.
 const LEGACY_STORED: usize = LEGACY_BLOCK + LEGACY_BLOCK / 255 + 16;
-/// The bit of a length that marks a block which is stored without compression.
+/// The bit of a length that marks an uncompressed block.
 const PLAIN: u32 = 1 << 31;
 
 const VERSION: u8 = 0b1100_0000;
@@ -79,34 +80,33 @@ struct Frames<'p, 'a> {
 /// The fields of a frame that its blocks depend on.
 struct Frame {
     offset: u64,
-    /// Decoded bytes before it.
+    /// Number of decoded bytes before it.
     start: u64,
     is_linked: bool,
-    /// Whether each block has a checksum after it.
+    /// Whether a checksum follows each block.
     has_checksums: bool,
-    /// Most decoded bytes of a block, and most stored ones.
+    /// Most decoded and most stored bytes of a block.
     block_len: usize,
     stored_len: usize,
-    /// Decoded length, if it is stored.
+    /// Decoded length, if the frame declares it.
     len: Option<u64>,
-    /// Checksum of the decoded bytes, if it has one.
+    /// Checksum of the decoded bytes, if the frame has one.
     checksum: Option<XxHash32>,
 }
 
 /// A span whose end is not known yet.
 struct Uncut {
     offset: u64,
-    /// Decoded bytes before it.
+    /// Number of decoded bytes before it.
     start: u64,
     history: Option<History>,
 }
 
 impl Frames<'_, '_> {
-    /// Reads the frame at `offset`.
     fn frame(&mut self, offset: u64) -> Result<(), Failed> {
         let mut frame = self.descriptor(offset)?;
         self.blocks(&mut frame)?;
-        // The mark of the end.
+        // The end mark.
         self.input.consume(4);
         let decoded = self.cutter.decoded() - frame.start;
         if let Some(stored) = frame.len.filter(|&len| len != decoded) {
@@ -121,7 +121,8 @@ impl Frames<'_, '_> {
         Ok(())
     }
 
-    /// Reads a frame of programs before 2013: a magic number, and blocks to the end of the file or to another frame.
+    /// Reads a frame of programs before 2013: a magic number, and blocks up to the end of the file
+    /// or another frame.
     fn legacy(&mut self, offset: u64) -> Result<(), Failed> {
         let mut frame = self.legacy_frame(offset)?;
         self.blocks(&mut frame)
@@ -143,7 +144,8 @@ impl Frames<'_, '_> {
         })
     }
 
-    /// Returns whether the first block of a frame is plain, and where its bytes begin and end.
+    /// Returns whether the first block of a frame is uncompressed, and where its bytes start and
+    /// end.
     fn first_block(&mut self) -> Result<(bool, usize, usize), Failed> {
         let frame = match self.input.peek_at_least(MAGIC.len())? {
             [0x02, ..] => self.legacy_frame(0)?,
@@ -156,7 +158,6 @@ impl Frames<'_, '_> {
         Ok((is_plain, at, at + len))
     }
 
-    /// Goes past a skippable frame.
     fn skippable(&mut self, offset: u64) -> Result<(), Failed> {
         self.input.consume(4);
         let mut left = usize_from(u64::from(self.word(offset)?));
@@ -188,7 +189,7 @@ impl Frames<'_, '_> {
             return Err(Failed::Other(Error::Unsupported(what)));
         }
         let has_len = flags & CONTENT_SIZE != 0;
-        // From the flags to before the checksum of all these.
+        // The checksum covers the descriptor from the flags on.
         let end = if has_len { 14 } else { 6 };
         let bytes = self.input.peek_at_least(end + 1)?;
         let (Some(fields), Some(&stored)) = (bytes.get(4..end), bytes.get(end)) else {
@@ -216,13 +217,13 @@ impl Frames<'_, '_> {
         })
     }
 
-    /// Decodes the blocks of a frame. The mark of its end comes next.
+    /// Decodes the blocks of a frame, up to its end mark.
     fn blocks(&mut self, frame: &mut Frame) -> Result<(), Failed> {
         self.decoder.restart();
         let mut open = self.open(None);
         let result = self.decode(frame, &mut open);
         if let Ok(()) | Err(Failed::Stream(_)) = result {
-            // A rescue reads to here.
+            // A rescue ends the span here.
             self.close(open, frame)?;
         }
         result
@@ -253,8 +254,8 @@ impl Frames<'_, '_> {
         Ok(())
     }
 
-    /// Returns whether the next block is plain, and its stored length; `None` at the end of the
-    /// frame. Does not move past the length.
+    /// Returns whether the next block is uncompressed, and its stored length; `None` at the end of
+    /// the frame. Does not consume the length.
     fn length(&mut self, frame: &Frame) -> Result<Option<(bool, usize)>, Failed> {
         let is_legacy = frame.block_len == LEGACY_BLOCK;
         if is_legacy && self.input.peek()?.is_empty() {
@@ -262,7 +263,7 @@ impl Frames<'_, '_> {
         }
         let word = self.word(frame.offset)?;
         let (is_plain, len) = match is_legacy {
-            // Another frame, or zeros behind it.
+            // Another frame, or zeros after the last one.
             true if word == 0 || is_magic(word) => return Ok(None),
             true => (false, word),
             false if word == 0 => return Ok(None),
@@ -302,7 +303,7 @@ impl Frames<'_, '_> {
         Ok(())
     }
 
-    /// Returns a span that starts here.
+    /// Opens a span at the current position.
     fn open(&self, history: Option<History>) -> Uncut {
         Uncut {
             offset: self.input.position(),
@@ -311,7 +312,7 @@ impl Frames<'_, '_> {
         }
     }
 
-    /// Adds a span that ends here.
+    /// Adds a span that ends at the current position.
     fn close(&mut self, open: Uncut, frame: &Frame) -> Result<()> {
         let decoded = open.start..self.cutter.decoded();
         let codec = Codec::Lz4Blocks {
@@ -321,7 +322,7 @@ impl Frames<'_, '_> {
         self.cutter.block(decoded, stored, codec, open.history)
     }
 
-    /// Returns the next four bytes of the frame at `offset` as a number. Stays before them.
+    /// Returns the next four bytes of the frame at `offset` as a number, without consuming them.
     fn word(&mut self, offset: u64) -> Result<u32, Failed> {
         let word = self.input.peek_at_least(4)?.first_chunk().copied();
         word.map(u32::from_le_bytes).ok_or_else(|| self.cut(offset))
@@ -333,7 +334,7 @@ impl Frames<'_, '_> {
     }
 }
 
-/// Returns whether a number that is no length of a legacy block starts a frame.
+/// Returns whether a word that cannot be the length of a legacy block starts another frame.
 const fn is_magic(word: u32) -> bool {
     matches!(
         word.to_le_bytes(),
@@ -341,7 +342,7 @@ const fn is_magic(word: u32) -> bool {
     )
 }
 
-/// Compares a checksum with that of the bytes of a block or frame at `offset`.
+/// Compares a stored checksum with the computed one, for a block or frame at `offset`.
 fn compare(stored: u32, hash: &XxHash32, offset: u64) -> Result<(), Failed> {
     let found = hash.finish_32();
     if stored == found {
@@ -358,9 +359,6 @@ fn damaged(offset: u64, near: u64) -> Failed {
 }
 
 /// Decodes the first `len` bytes of the first block of the frame at the start of `source`.
-///
-/// # Errors
-/// `Corrupt` if it is damaged before them, `Unsupported`, `Io`.
 pub fn head(source: &dyn ReadAt, len: usize) -> Result<Vec<u8>> {
     let bytes = read_head(source, HEAD)?;
     let input = MemorySource::new(&bytes[..]);
@@ -387,5 +385,5 @@ pub fn head(source: &dyn ReadAt, len: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Bytes of a file that are enough to decode the start of its first block.
+/// Number of bytes of a file that suffice to decode the start of its first block.
 const HEAD: usize = 64 << 10;

@@ -1,30 +1,28 @@
-//! The options of a pass over a stream.
-
 use std::sync::Arc;
 
 use forerun_vfs::{Limits, MakeSpool};
 
-/// Decoded bytes of a span of blocks that refer back. Of gzip, the bytes before each span, which it refers to, take about 0.8 % of
-/// the file at this length; half of it would double that, and halve the work of a random read.
+/// Decoded length of a span of blocks that refer back. At this length, the histories of gzip spans
+/// take about 0.8 % of the file. Half the length would double that, and halve the work of a random
+/// read.
 const SPAN_LEN: u64 = 4 << 20;
-/// Bytes of one read.
+/// Length of one read.
 const CHUNK: usize = 1 << 20;
 
-/// The options of a pass.
+/// The options of a pass over a stream.
 #[derive(Clone)]
 pub struct IndexOptions {
-    /// Bounds on what the stream may ask for.
     pub limits: Limits,
-    /// Ends the stream where it is damaged.
+    /// Whether to end a damaged stream at the damage, instead of failing.
     pub rescue: bool,
-    /// Makes the spool for streams that cannot be decoded from within.
+    /// Makes the temporary file for streams that cannot be decoded from the middle.
     pub spool: Option<Arc<dyn MakeSpool>>,
-    /// Decoded bytes of a span of gzip: it ends with the first DEFLATE block from there on. The same for linked
-    /// blocks of LZ4.
+    /// Decoded length from which on a gzip span ends at the next DEFLATE block. Applies also to LZ4
+    /// blocks that refer back.
     pub span_len: u64,
-    /// Bytes of one read.
     pub chunk: usize,
-    /// Spools everything, even streams that could be decoded from within. There are then no spans.
+    /// Whether to write all decoded bytes to the temporary file, even those of streams that could
+    /// be decoded from the middle. There are then no spans.
     pub spool_all: bool,
 }
 

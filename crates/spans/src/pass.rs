@@ -18,9 +18,9 @@ use crate::{Compression, gzip, lz4, streams};
 /// The result of a pass.
 pub struct Indexed {
     pub spans: Spans,
-    /// The decoded bytes in [`SPOOL`](crate::SPOOL), if there are any.
+    /// The decoded bytes in the temporary file, the blob [`SPOOL`](crate::SPOOL), if any.
     pub spool: Option<Spool>,
-    /// Offset of bytes after the stream that are no part of it.
+    /// Offset of bytes after the stream that do not belong to it.
     pub trailing: Option<u64>,
     /// The damage at which a rescue ended the stream.
     pub damage: Option<Error>,
@@ -39,9 +39,9 @@ impl std::fmt::Debug for Indexed {
 /// Reads all of `source` once, in order, and passes the decoded bytes to `sink`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] with the offset of a stream that is damaged, [`Error::Limit`] for one that
-/// decodes to too much or has blocks that are too long, [`Error::Unsupported`] if a spool is needed
-/// but not allowed, [`Error::Io`]; and the errors of `sink`, also in a rescue.
+/// [`Error::Corrupt`] with the offset of a damaged stream, [`Error::Limit`] if it decodes to too
+/// many bytes or has blocks that are too long, [`Error::Unsupported`] if a temporary file is needed
+/// but not allowed, [`Error::Io`]; and the errors of `sink`, even in a rescue.
 pub fn index<'a>(
     source: &'a dyn ReadAt,
     compression: Compression,

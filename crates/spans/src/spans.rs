@@ -10,18 +10,18 @@ use crate::Compression;
 use crate::error::Check;
 use crate::history::History;
 
-/// The blob that spooled bytes are in.
+/// The blob of the temporary file with decoded bytes.
 pub const SPOOL: BlobId = BlobId(1);
 
-/// A part of the decoded bytes that is decoded on its own.
+/// A part of the decoded bytes that can be decoded on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The part; never empty.
+    /// Range of the decoded bytes; never empty.
     pub decoded: Range<u64>,
     pub source: SpanSource,
 }
 
-/// The source of the bytes of a span.
+/// Where the bytes of a span are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpanSource {
     /// A block of the stream.
@@ -31,7 +31,7 @@ pub enum SpanSource {
         codec: Codec,
         history: Option<History>,
     },
-    /// The spool, from this offset on.
+    /// The temporary file, from this offset on.
     Spool(u64),
 }
 
@@ -47,19 +47,16 @@ impl Spans {
         Self { compression, spans }
     }
 
-    /// Returns the compression of the stream.
     #[must_use]
     pub const fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// Returns the number of spans.
     #[must_use]
     pub fn count(&self) -> usize {
         self.spans.len()
     }
 
-    /// Returns the spans in order.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Span> {
         self.spans.iter()
     }
@@ -70,8 +67,8 @@ impl Spans {
         self.spans.last().map_or(0, |span| span.decoded.end)
     }
 
-    /// Visits the places of the decoded bytes in `range`, in order, each with its part of the range, until the
-    /// visitor breaks. Ends with the stream.
+    /// Visits the places of the decoded bytes in `range`, in order, each with its part of the
+    /// range, until the visitor breaks or the stream ends.
     pub fn map(
         &self,
         range: Range<u64>,
@@ -91,14 +88,15 @@ impl Spans {
         ControlFlow::Continue(())
     }
 
-    /// Returns the bytes that a block of the stream refers to: [`History`](forerun_vfs::History).
+    /// Returns the bytes that a block of the stream refers to, for
+    /// [`History`](forerun_vfs::History).
     ///
     /// # Errors
     /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if they cannot be decoded.
     pub fn history(&self, block: &EncodedBlock) -> Result<Vec<u8>> {
         let at = self.spans.partition_point(|span| match &span.source {
             SpanSource::Block { offset, .. } => *offset < block.offset,
-            // Only streams whose blocks refer to nothing are spooled.
+            // Only streams whose blocks refer to nothing are in a temporary file.
             SpanSource::Spool(_) => false,
         });
         match self.spans.get(at).map(|span| &span.source) {
@@ -116,7 +114,7 @@ impl Spans {
 }
 
 impl Span {
-    /// Returns the place of the bytes after the first `skip` ones.
+    /// Returns the place of the bytes after the first `skip` bytes.
     fn place(&self, skip: u64) -> Place {
         match &self.source {
             SpanSource::Spool(offset) => Place::Stored {
@@ -126,7 +124,7 @@ impl Span {
             SpanSource::Block {
                 offset, len, codec, ..
             } => {
-                // No span of a block is longer than `Limits::block_len`.
+                // A block decodes to at most `Limits::block_len` bytes.
                 let decoded = u32_from(self.decoded.end - self.decoded.start);
                 Place::Encoded {
                     block: EncodedBlock {

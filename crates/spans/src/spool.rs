@@ -1,4 +1,5 @@
-//! The spool: the decoded bytes of streams that cannot be decoded from within.
+//! The spool: a temporary file with the decoded bytes of streams that cannot be decoded from the
+//! middle.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -7,18 +8,16 @@ use std::sync::Arc;
 use forerun_io::{FileSource, ReadAt, Window, u64_from};
 use forerun_vfs::MakeSpool;
 
-/// The spooled bytes, for reads.
 pub type Spool = Arc<dyn ReadAt>;
 
-/// Zeros that are left out, in bytes.
+/// Shortest run of zeros that becomes a hole, in bytes.
 const HOLE: usize = 16 << 10;
-/// Bytes that are written before they reach the file.
+/// Number of bytes buffered before they are written to the file.
 const BUFFER: usize = 1 << 20;
 
-/// A spool while it is written.
 pub struct SpoolWriter {
     file: BufWriter<File>,
-    /// Bytes of the file before the spool.
+    /// Number of bytes in the file before these.
     start: u64,
     len: u64,
 }
@@ -35,13 +34,12 @@ impl SpoolWriter {
         })
     }
 
-    /// Returns how many bytes were written.
     pub const fn len(&self) -> u64 {
         self.len
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Images of disks are mostly holes.
+        // Disk images are mostly holes.
         if bytes.len() >= HOLE && bytes.iter().all(|&byte| byte == 0) {
             let len = i64::try_from(bytes.len()).map_err(io::Error::other)?;
             self.file.seek(SeekFrom::Current(len))?;

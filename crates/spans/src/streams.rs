@@ -1,7 +1,8 @@
-//! Streams that cannot be decoded from within: Zstandard, XZ, bzip2. One file may have several of them.
+//! Streams that cannot be decoded from the middle: Zstandard, XZ, bzip2. A file may consist of
+//! several of them.
 //!
-//! A Zstandard frame that is short enough to be decoded as one block is not spooled. Everything
-//! else is.
+//! A Zstandard frame that is short enough to be decoded as one block becomes a span. All others are
+//! decoded into a temporary file.
 
 use forerun_codec::{Codec, StreamDecoder, StreamFormat, StreamPlace};
 use forerun_io::u64_from;
@@ -50,7 +51,7 @@ pub fn read(
     }
 }
 
-/// Goes past zeros, which pad streams of XZ.
+/// Skips zeros, which pad XZ streams.
 fn skip_zeros(input: &mut Input<'_>) -> Result<(), Error> {
     loop {
         let bytes = input.peek()?;
@@ -65,9 +66,9 @@ fn skip_zeros(input: &mut Input<'_>) -> Result<(), Error> {
 /// A stream that is being decoded.
 struct Stream {
     offset: u64,
-    /// Decoded bytes before the stream.
+    /// Number of decoded bytes before the stream.
     start: u64,
-    /// All bytes decoded so far, as long as it need not be spooled.
+    /// All bytes decoded so far; `None` once the temporary file has them.
     whole: Option<Vec<u8>>,
 }
 
@@ -106,7 +107,8 @@ impl Stream {
         }
     }
 
-    /// Keeps decoded bytes until the end of the stream is known, or spools them.
+    /// Keeps decoded bytes until the end of the stream is known, or writes them to the temporary
+    /// file.
     fn keep(
         &mut self,
         decoded: &[u8],

@@ -1,10 +1,10 @@
-//! The spans of a gzip file from the checkpoints of another program: zran, an example of zlib, as
-//! SOCI stores them.
+//! Spans of a gzip file from the checkpoints of zran, an example program of zlib, as SOCI stores
+//! them.
 //!
-//! They are a count (4 bytes) and the length of a span (8 bytes), and for each checkpoint its
-//! offset in the file, its offset in the decoded bytes (8 bytes each), the number of bits of the
-//! byte before that belong to it (1 byte), and the 32 KiB of decoded bytes before it. All numbers
-//! are little-endian. The oldest form leaves out the first checkpoint. It is after the header of
+//! The checkpoints start with a count (4 bytes) and the length of a span (8 bytes). Each checkpoint
+//! has its offset in the file, its offset in the decoded bytes (8 bytes each), how many bits of the
+//! preceding byte belong to it (1 byte), and the 32 KiB of decoded bytes before it. All numbers are
+//! little-endian. The oldest form leaves out the first checkpoint, which lies after the header of
 //! the file, and only the header says how long it is. A span may continue in the next members of
 //! the file.
 
@@ -19,36 +19,35 @@ use crate::error::Check;
 use crate::history::History;
 use crate::spans::{Span, SpanSource, Spans};
 
-/// Bytes before the checkpoints.
+/// Number of bytes before the checkpoints.
 const HEAD: usize = 12;
-/// Bytes of decoded data that each checkpoint has.
+/// Length of the decoded bytes stored in each checkpoint.
 const WINDOW: usize = 32 << 10;
-/// Bytes of a checkpoint.
+/// Length of a checkpoint.
 const CHECKPOINT: usize = 8 + 8 + 1 + WINDOW;
-/// Least bytes of the header of a gzip file.
+/// Shortest header of a gzip file.
 const HEADER: u64 = 10;
 
-/// The spans between checkpoints.
 #[derive(Debug)]
 pub struct ZranSpans {
-    /// The spans. Those that decode to nothing are left out.
+    /// Spans that decode to nothing are left out.
     pub spans: Spans,
-    /// The offset in the file of each span, and the number of the checkpoint before it. A span
-    /// whose checkpoint is left out is a block of [`Codec::GzipMembers`]: it begins with a header,
-    /// which is not part of the span.
+    /// For each span, its offset in the file and the number of the checkpoint at its start. A span
+    /// whose checkpoint is left out is a block of [`Codec::GzipMembers`]: the span in the file
+    /// starts after a header, the block with it.
     pub starts: Vec<(u64, usize)>,
     pub checkpoints: usize,
 }
 
-/// A place where decoding can start.
+/// A position at which decoding can start.
 struct Checkpoint<'b> {
-    /// Offset of the first whole byte, and the number of bits of the byte before that belong to it.
+    /// Offset of the first whole byte, and how many bits of the preceding byte belong to the span.
     offset: u64,
     bits: u8,
-    /// Decoded bytes before it.
+    /// Number of decoded bytes before the checkpoint.
     decoded: u64,
     window: &'b [u8],
-    /// Whether it is left out, and a header begins at its offset.
+    /// Whether the file leaves it out, so that a header starts at its offset.
     is_left_out: bool,
 }
 
@@ -74,7 +73,8 @@ impl<'b> Checkpoint<'b> {
         })
     }
 
-    /// Returns the offset of the first byte with bits of the span, unless that is before the file.
+    /// Returns the offset of the first byte that contains bits of the span; `None` if it is
+    /// negative.
     fn start(&self) -> Option<u64> {
         self.offset.checked_sub(u64::from(self.bits > 0))
     }
@@ -89,7 +89,8 @@ impl<'b> Checkpoint<'b> {
         }
     }
 
-    /// Returns the decoded bytes in its window. At the start of the file there are fewer than fit.
+    /// Returns the decoded bytes in the window. At the start of the file they fill only a part of
+    /// it.
     fn history(&self) -> Option<History> {
         let len = usize_from(self.decoded).min(self.window.len());
         let (_, bytes) = self.window.split_at_checked(self.window.len() - len)?;
@@ -97,11 +98,12 @@ impl<'b> Checkpoint<'b> {
     }
 }
 
-/// Reads the checkpoints of a gzip file of `stored_len` bytes, of which the first `decoded_len` decoded bytes are wanted.
+/// Parses the checkpoints of a gzip file of `stored_len` bytes, for its first `decoded_len` decoded
+/// bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for checkpoints that cannot be those of such a file, [`Error::Limit`] for spans that are too long
-/// to be decoded as one, and for too many of them.
+/// [`Error::Corrupt`] for checkpoints that cannot belong to such a file, [`Error::Limit`] for spans
+/// that are too long to be decoded as one, and for too many of them.
 pub fn zran_spans(
     bytes: &[u8],
     stored_len: u64,
@@ -113,7 +115,7 @@ pub fn zran_spans(
     let (mut spans, mut starts) = (Vec::new(), Vec::new());
     for (number, checkpoint) in checkpoints.iter().enumerate() {
         let next = checkpoints.get(number + 1);
-        // That of the byte which two spans share is in both.
+        // A byte shared by two spans belongs to both.
         let end = next.map_or(stored_len, |next| next.offset);
         let decoded_end = next.map_or(decoded_len, |next| next.decoded);
         let Some(start) = checkpoint.start() else {
@@ -178,7 +180,6 @@ fn wrong(number: usize, checkpoint: &Checkpoint<'_>) -> Error {
     check.at(Compression::Gzip, checkpoint.offset)
 }
 
-/// Splits the bytes into checkpoints.
 fn checkpoints(bytes: &[u8]) -> Result<Vec<Checkpoint<'_>>> {
     let len = u64_from(bytes.len());
     let fail = || Check::Checkpoints { len }.at(Compression::Gzip, 0);
@@ -203,10 +204,10 @@ mod tests {
 
     const STORED: u64 = 100_000;
 
-    /// Offset, bits, and decoded bytes before it.
+    /// Offset, bits, and decoded bytes before the checkpoint.
     type Stored = (u64, u8, u64);
 
-    /// Returns the bytes of checkpoints.
+    /// Encodes checkpoints.
     fn stored(count: u32, checkpoints: &[Stored]) -> Vec<u8> {
         let mut bytes = [&count.to_le_bytes()[..], &[0; 8]].concat();
         for (number, (offset, bits, decoded)) in (1..).zip(checkpoints) {
@@ -254,7 +255,8 @@ mod tests {
             }
         ));
         assert_eq!(spans[2].decoded, 200_000..300_000);
-        // The oldest form, spans that decode to nothing, and what lies behind the archive.
+        // The oldest form, with spans that decode to nothing, and with checkpoints after the
+        // archive.
         let found = of(&stored(
             4,
             &[(20, 0, 0), (50_000, 3, 200_000), (60_000, 0, 400_000)],

@@ -11,7 +11,7 @@ pub use forerun_testkit::generate::text;
 pub use forerun_testkit::piped as run;
 use forerun_vfs::{MakeSpool, Place, Result};
 
-/// Runs a script of Python over `input`, which it has as `data`; it writes to `out`.
+/// Runs a Python script over `input`, which the script has as `data`. The script writes to `out`.
 pub fn python(script: &str, input: &[u8]) -> Option<Vec<u8>> {
     let script = format!(
         "import gzip, io, sys, zlib\ndata = sys.stdin.buffer.read()\nout = sys.stdout.buffer\n{script}"
@@ -19,7 +19,7 @@ pub fn python(script: &str, input: &[u8]) -> Option<Vec<u8>> {
     run("python3", &["-c", &script], input)
 }
 
-/// Makes spools in the directory for temporary files.
+/// Makes temporary files in the directory for temporary files.
 pub struct Temporary;
 
 impl MakeSpool for Temporary {
@@ -36,7 +36,7 @@ pub fn options(span_len: u64) -> IndexOptions {
     }
 }
 
-/// Indexes a stream. Returns what it was decoded to as well.
+/// Indexes a stream. Also returns the decoded bytes.
 pub fn pass(stream: &[u8], options: &IndexOptions) -> Result<(Indexed, Vec<u8>)> {
     let compression = Compression::of(stream).unwrap();
     let mut out = Vec::new();
@@ -48,7 +48,6 @@ pub fn pass(stream: &[u8], options: &IndexOptions) -> Result<(Indexed, Vec<u8>)>
     Ok((indexed, out))
 }
 
-/// Decodes every span on its own.
 pub fn decode(stream: &[u8], indexed: &Indexed) -> Vec<u8> {
     let mut out = Vec::new();
     let all = 0..indexed.spans.decoded_len();
@@ -79,7 +78,8 @@ pub fn decode(stream: &[u8], indexed: &Indexed) -> Vec<u8> {
     out
 }
 
-/// Asserts that a pass gives `bytes`, and that the spans decode to them one by one. Returns their number.
+/// Asserts that a pass returns `bytes`, and that the spans decode to them one by one. Returns the
+/// number of spans.
 #[track_caller]
 pub fn assert_decodes(stream: &[u8], bytes: &[u8], options: &IndexOptions) -> usize {
     let (indexed, out) = pass(stream, options).unwrap();

@@ -1,4 +1,4 @@
-//! gzip streams of several programs, cut into spans.
+//! gzip streams of several programs, divided into spans.
 
 use forerun_io::MemorySource;
 use forerun_spans::{Compression, IndexOptions};
@@ -69,17 +69,17 @@ fn members_follow_each_other() {
 fn blocks_of_every_kind_and_flushes_are_boundaries() {
     let bytes = text(400_000);
     let scripts = [
-        // Stored blocks only.
+        // Only stored blocks.
         "out.write(gzip.compress(data, 0))",
-        // Fixed codes only.
+        // Only fixed codes.
         "c = zlib.compressobj(6, zlib.DEFLATED, 31, 8, zlib.Z_FIXED)\nout.write(c.compress(data) + c.flush())",
-        // Empty blocks between, at byte boundaries and not.
+        // Empty blocks in between, at byte boundaries and elsewhere.
         "c = zlib.compressobj(6, zlib.DEFLATED, 31)\n\
          for at in range(0, len(data), 10007):\n\
          \x20   out.write(c.compress(data[at:at+10007]) + c.flush(zlib.Z_SYNC_FLUSH))\n\
          \x20   out.write(c.flush(zlib.Z_PARTIAL_FLUSH))\n\
          out.write(c.flush())",
-        // A small window, a header with all its fields.
+        // A small window, and a header with all fields.
         "c = zlib.compressobj(9, zlib.DEFLATED, -9)\n\
          out.write(b'\\x1f\\x8b\\x08\\x1e' + bytes(6) + b'\\x05\\x00extra' + b'name\\0' + b'comment\\0' + b'\\xab\\xcd')\n\
          out.write(c.compress(data) + c.flush())\n\

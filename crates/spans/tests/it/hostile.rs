@@ -1,4 +1,4 @@
-//! Streams that lie, end early, or ask for too much.
+//! Hostile, truncated and damaged streams, and decompression bombs.
 
 use forerun_spans::IndexOptions;
 use forerun_testkit::mutate::{in_time, is_located};
@@ -9,7 +9,7 @@ use crate::common::{decode, options, pass, python, run, text};
 fn streams(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let programs = ["gzip", "zstd", "xz", "bzip2"];
     let streams = programs.map(|program| Some((program, run(program, &["-c"], bytes)?)));
-    // Small blocks that refer to those before, with all checksums.
+    // Small blocks that refer to earlier ones, with all checksums.
     let lz4 = run("lz4", &["-c", "-BD", "-B64", "-BX", "-q"], bytes);
     let lz4 = lz4.map(|stream| ("lz4", stream));
     streams.into_iter().chain([lz4]).flatten().collect()
@@ -36,7 +36,7 @@ fn damage_is_named_with_its_place_or_ends_a_rescue() {
                 let [strict, rescue] = of_both(1000);
                 match pass(&altered, &strict) {
                     Err(error) => assert!(is_located(&error), "{program} at {place}: {error}"),
-                    // Times, names, codes that nothing uses.
+                    // Damage in times, names and unused codes goes unnoticed.
                     Ok((_, out)) => assert!(out == bytes, "{program} at {place}"),
                 }
                 let (indexed, out) = pass(&altered, &rescue).unwrap();
@@ -62,7 +62,7 @@ fn a_rescue_keeps_what_comes_before_the_cut() {
             assert!(indexed.damage.is_some());
             assert!(bytes.starts_with(&out), "{program} cut at {len}");
             assert!(decode(cut, &indexed) == out, "{program} cut at {len}");
-            // gzip gives all that is there; bzip2 whole blocks of 900 kB only.
+            // gzip returns all bytes before the damage; bzip2 only whole blocks of 900 kB.
             assert!(
                 program != "gzip" || len < 3000 || out.len() > len,
                 "{len} gave {}",
@@ -108,7 +108,7 @@ fn a_bomb_is_cut_by_the_limits() {
     );
     options.limits.stream_bytes = 100 << 20;
     assert_eq!(pass(&stream, &options).unwrap().1.len(), 100 << 20);
-    // A block of DEFLATE may be longer than what can be decoded as one.
+    // A DEFLATE block may be too long to be decoded as one span.
     options.limits.block_len = 1 << 20;
     let error = pass(&stream, &options).unwrap_err();
     assert!(

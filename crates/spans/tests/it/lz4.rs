@@ -1,4 +1,4 @@
-//! LZ4: blocks in place, alone or with those before them, in frames of every kind that `lz4` writes.
+//! LZ4 frames of every kind that `lz4` writes, with independent blocks and blocks that refer back.
 
 use std::fs;
 
@@ -27,9 +27,9 @@ fn noise(len: usize) -> Vec<u8> {
 
 #[test]
 fn frames_of_all_options_decode_span_by_span() {
-    // Text, noise that is stored as it is, and text again.
+    // Text, noise that is stored uncompressed, and text again.
     let bytes = [text(500_000), noise(300_000), text(200_000)].concat();
-    // The number of spans of at least 1 byte, and of at least 300,000 bytes where blocks refer back.
+    // The number of spans of at least 1 byte, and of at least 300,000 bytes if blocks refer back.
     for (arguments, short, long) in [
         (&["-B4", "-BI"][..], 16, 4),
         (&["-B4", "-BD"], 16, 4),
@@ -118,11 +118,11 @@ fn checksums_and_lengths_are_verified() {
     let len = stream.len();
     check(&|stream| stream[4] |= 2, "flags");
     check(&|stream| stream[5] = 0x30, "sizes 0x30");
-    // The descriptor's checksum, that of the block, and that of the contents.
+    // The checksums of the descriptor, of the block, and of the contents.
     check(&|stream| stream[14] ^= 1, "checksum");
     check(&|stream| stream[len - 12] ^= 1, "checksum");
     check(&|stream| stream[len - 1] ^= 1, "checksum");
-    // A length of one more byte, and the checksum of that descriptor.
+    // A length one byte too long, with a correct checksum of the descriptor.
     let longer = |stream: &mut Vec<u8>| {
         stream[6] += 1;
         let hash = twox_hash::XxHash32::oneshot(0, &stream[4..14]);
@@ -152,7 +152,7 @@ fn a_kept_index_decodes_as_the_pass_did() {
 
 #[test]
 fn a_block_that_is_longer_than_its_frame_allows_is_damage() {
-    // 64 KiB are allowed, and nothing of this length is reserved.
+    // Blocks may have 64 KiB, and nothing of this length is allocated.
     let mut stream = vec![0x04, 0x22, 0x4d, 0x18, 0x40, 0x40];
     let hash = twox_hash::XxHash32::oneshot(0, &stream[4..6]);
     stream.push(hash.to_le_bytes()[1]);

@@ -1,4 +1,3 @@
-//! Tests of the crate: `cargo test -p forerun-spans --test it MODULE::` runs those of one file.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 mod common;

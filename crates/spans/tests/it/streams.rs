@@ -1,4 +1,4 @@
-//! Zstandard, XZ and bzip2: short frames in place, all else spooled.
+//! Zstandard, XZ and bzip2: short frames become spans, everything else is in a temporary file.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn short_frames_are_blocks_and_long_ones_are_spooled() {
         let Some(frame) = run("zstd", arguments, part) else {
             return;
         };
-        // A skippable frame in front of each.
+        // A skippable frame before each frame.
         stream.extend([0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3]);
         stream.extend(frame);
     }

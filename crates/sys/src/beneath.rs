@@ -9,13 +9,13 @@ use std::sync::LazyLock;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Opens `path` below `dir`. No component may be a symbolic link, the last one included, so the file
-/// lies below the directory even while another process moves directories about. A path without
-/// components is the directory itself.
+/// Opens `path` below `dir`. No component may be a symbolic link, including the last, so the file
+/// lies below the directory even while another process moves directories. A path without components
+/// is the directory itself.
 ///
 /// # Errors
-/// `ELOOP` or `ENOTDIR` for a symbolic link, `EXDEV` for a path that leaves the directory, and what
-/// openat(2) reports.
+/// `ELOOP` or `ENOTDIR` for a symbolic link, `EXDEV` for a path that leaves the directory, and the
+/// errors of openat(2).
 pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let name = if path.as_os_str().is_empty() {
@@ -23,20 +23,20 @@ pub fn open_beneath(dir: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedF
     } else {
         path
     };
-    // No C library has the call, so pseudo does not learn which directory a descriptor is.
+    // No C library has openat2(2), so pseudo would not learn which directory the new descriptor is.
     if is_preloaded() {
         return by_name(dir, path, flags);
     }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(&dir, name, flags, Mode::empty(), resolve) {
-        // Kernels before 5.6 lack the call, some sandboxes refuse it, and some paths are longer
-        // than it accepts. The path is then followed name by name.
+        // Kernels before 5.6 lack openat2(2), some sandboxes refuse it, and it does not accept some
+        // long paths. The path is then followed name by name.
         Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => by_name(dir, path, flags),
         opened => opened,
     }
 }
 
-/// Returns whether a library may stand between this process and the kernel.
+/// Returns whether a preloaded library may intercept calls of the C library.
 fn is_preloaded() -> bool {
     static IS_PRELOADED: LazyLock<bool> =
         LazyLock::new(|| std::env::var_os("LD_PRELOAD").is_some_and(|names| !names.is_empty()));
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// Opens `path` in both ways, which must give the same answer.
+    /// Opens `path` by openat2(2) and name by name. Both must give the same result.
     fn both(dir: &OwnedFd, path: &str) -> Result<String, Errno> {
         let read = |file: OwnedFd| {
             let mut text = String::new();

@@ -1,29 +1,30 @@
-//! Descriptors that have other owners: dup3(2) onto one, and duplicates by number.
+//! Descriptors that another value owns: dup3(2) onto one, and duplicates by number.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::checked;
 
-/// Replaces the open file of `descriptor` by that of `file`, and marks the descriptor close-on-exec. Its
-/// owner keeps owning the number.
+/// Makes `descriptor` refer to the open file of `file`, and marks it close-on-exec. The owner of
+/// `descriptor` stays the same.
 ///
 /// # Errors
 /// The errors of dup3(2): `InvalidInput` if both are the same descriptor.
 pub fn replace(descriptor: impl AsFd, file: impl AsFd) -> io::Result<()> {
     let (from, to) = (file.as_fd().as_raw_fd(), descriptor.as_fd().as_raw_fd());
-    // SAFETY: both are borrowed, so they stay open during the call. The number of `descriptor` is valid before, during and
-    // after it, so its owner never has a number that is closed or another owner's.
+    // SAFETY: both are borrowed, so they stay open during the call. The number of `descriptor` is
+    // valid before, during and after the call, so its owner never holds a number that is closed or
+    // belongs to another owner.
     checked(unsafe { libc::dup3(from, to, libc::O_CLOEXEC) })?;
     Ok(())
 }
 
-/// Duplicates the descriptor with that number, which may have any owner.
+/// Duplicates the descriptor with this number, whoever owns it.
 ///
 /// # Errors
-/// The errors of fcntl(2): EBADF if there is none.
+/// The errors of fcntl(2): EBADF if there is no such descriptor.
 pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call changes nothing about `number`, whatever that is.
+    // SAFETY: the call does not change the state of `number`, whatever that is.
     let new = checked(unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) })?;
     // SAFETY: the kernel has just opened `new`, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(new) })

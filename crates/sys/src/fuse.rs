@@ -9,10 +9,10 @@ use crate::checked;
 #[allow(clippy::as_conversions)] // The type of requests, all of 32 bits, differs between the C libraries.
 const BACKING_CLOSE: libc::Ioctl = 0x4004_e502_u32 as libc::Ioctl;
 
-/// Gives back the number of a file that the kernel was given on `connection`, by this process or another one.
+/// Releases the backing id of a file that this or another process registered on `connection`.
 ///
 /// # Errors
-/// The errors of ioctl(2): ENOENT if no file has the number.
+/// The errors of ioctl(2): ENOENT if no file has the id.
 pub fn close_backing(connection: impl AsFd, id: u32) -> io::Result<()> {
     let connection = connection.as_fd().as_raw_fd();
     // SAFETY: the kernel reads four bytes of `id`, which outlives the call, and closes no descriptor of this process.

@@ -1,5 +1,5 @@
-//! Descriptors that this process inherited at its execve(2). No value of the program owns them until one is
-//! [taken](take).
+//! Descriptors that this process inherited at its execve(2). They have no owner in the program
+//! until one is [taken](take).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,29 +8,32 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::checked;
 
-/// Inherited descriptors without an owner, but for the three standard ones.
+/// Inherited descriptors without an owner, except for the three standard ones.
 static UNOWNED: OnceLock<Mutex<BTreeSet<RawFd>>> = OnceLock::new();
 
-/// Lists the inherited descriptors that were not taken, but for the three standard ones.
+/// Lists the inherited descriptors that were not taken, except for the three standard ones.
 ///
-/// The first call of a function of this module finds them: descriptors that are not close-on-exec. The program
-/// makes it before it opens such a descriptor itself; the standard library opens none.
+/// The first call of a function of this module finds them: descriptors that are not close-on-exec.
+/// The program must make this call before it opens such a descriptor itself; the standard library
+/// opens none.
 #[must_use]
 pub fn numbers() -> Vec<RawFd> {
     unowned().iter().copied().collect()
 }
 
-/// Takes an inherited descriptor. Returns nothing for another one, and for one that was taken before.
+/// Takes an inherited descriptor. Returns `None` for a descriptor that was not inherited, or was
+/// taken before.
 #[must_use]
 pub fn take(number: RawFd) -> Option<OwnedFd> {
     unowned().remove(&number).then(|| {
-        // SAFETY: it was open when the process began, so no value of the program owned it. It was in the set of those
-        // without an owner, and is no longer.
+        // SAFETY: the descriptor was open when the process began, so no value of the program owned
+        // it. It has just been removed from the set of those without an owner.
         unsafe { OwnedFd::from_raw_fd(number) }
     })
 }
 
-/// Has the next execve(2) close these of the inherited descriptors that were not taken, or keep them.
+/// Sets whether the next execve(2) closes these inherited descriptors. Skips descriptors that were
+/// taken.
 pub fn set_close_on_exec(numbers: &[RawFd], close: bool) {
     let unowned = unowned();
     let flag = if close { libc::FD_CLOEXEC } else { 0 };
@@ -43,7 +46,7 @@ pub fn set_close_on_exec(numbers: &[RawFd], close: bool) {
 
 fn unowned() -> MutexGuard<'static, BTreeSet<RawFd>> {
     let unowned = UNOWNED.get_or_init(|| Mutex::new(find()));
-    // A set is consistent after a panic of another thread.
+    // A panic of another thread leaves the set consistent.
     unowned.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -51,7 +54,6 @@ fn find() -> BTreeSet<RawFd> {
     let listed = fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_inherited = |number: &RawFd| {
-        // SAFETY: the call changes nothing.
         let flags = checked(unsafe { libc::fcntl(*number, libc::F_GETFD) });
         *number > 2 && flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
     };
@@ -67,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// Names the descriptor to the second run of the test.
+    /// The variable that tells the second run of the test the number of the descriptor.
     const NUMBER: &str = "FORERUN_TEST_INHERITED";
 
     #[test]

@@ -1,10 +1,11 @@
-//! The system below forerun: facts about it, and interfaces of the kernel that need a wrapper.
+//! Facts about the system, and interfaces of the kernel that need a wrapper.
 //!
-//! Each module is one interface: the table of mounts ([`mount_table`], [`mountpoint`]), the memory that the process may
-//! use ([`memory_limit`]), threads and their CPUs ([`threads`]), descriptors sent over sockets ([`packet`]), and so on.
+//! Each module is one interface: the table of mounts ([`mount_table`], [`mountpoint`]), the memory
+//! that the process may use ([`memory_limit`]), threads and their CPUs ([`threads`]), descriptors
+//! sent over sockets ([`packet`]), and so on.
 //!
-//! All other crates but the library for C forbid `unsafe`. A module that has it states why its blocks are sound, and has a
-//! test. Nothing here knows about images.
+//! All other crates except the library for C forbid `unsafe`. A module with `unsafe` blocks states
+//! why they are sound, and has a test. Nothing here knows about images.
 
 pub mod beneath;
 pub mod descriptor;
@@ -28,7 +29,7 @@ use std::io;
 pub use mount_attributes::set_mount_attributes;
 pub use terminal_input::refuse_terminal_input;
 
-/// Returns what a system call of libc returned, or its error.
+/// Converts the return value of a libc call, which is negative if the call failed.
 fn checked(returned: libc::c_int) -> io::Result<libc::c_int> {
     match returned {
         ..0 => Err(io::Error::last_os_error()),

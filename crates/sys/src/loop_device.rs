@@ -1,13 +1,14 @@
 //! Loop devices: a file, or a part of one, as a block device.
 //!
-//! A device that [`attach`] sets up detaches itself when its last user is gone, however the processes end.
+//! A device that [`attach`] sets up detaches itself when its last user is gone, even if the
+//! processes are killed.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 
-/// By include/uapi/linux/loop.h.
+/// From include/uapi/linux/loop.h.
 const LOOP_SET_FD: libc::Ioctl = 0x4c00;
 const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
 const LOOP_SET_STATUS64: libc::Ioctl = 0x4c04;
@@ -18,7 +19,7 @@ const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// Another process may take the device that was free.
+/// How often another process may take the free device first.
 const ATTEMPTS: usize = 64;
 
 /// `struct loop_info64`.
@@ -70,29 +71,29 @@ const EMPTY: Info = Info {
 /// The part of a file that a device shows, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins.
+    /// Offset in the file.
     pub offset: u64,
-    /// Its length; 0 for all the rest.
+    /// Length in bytes; 0 for the rest of the file.
     pub size: u64,
-    /// Whether the device can be written to. The file must be open for it.
+    /// Whether the device is writable. The file must then be open for writing.
     pub writable: bool,
-    /// Whether reads bypass the page cache of the file, where its filesystem can.
+    /// Whether reads bypass the page cache of the file, if its filesystem supports that.
     pub direct: bool,
 }
 
-/// A device, open.
+/// An open device.
 #[derive(Debug)]
 pub struct LoopDevice {
-    /// It. The device detaches with the last descriptor and mount.
+    /// The device, which detaches when its last descriptor is closed and its last mount has ended.
     pub device: File,
     /// `/dev/loopN`.
     pub path: PathBuf,
 }
 
-/// Shows a part of a file as a device.
+/// Sets up a device for a part of a file.
 ///
 /// # Errors
-/// The errors of open(2) and ioctl(2); without the rights of root EACCES.
+/// The errors of open(2) and ioctl(2): EACCES without root privileges.
 pub fn attach(file: BorrowedFd<'_>, part: Part) -> io::Result<LoopDevice> {
     let control = File::options()
         .read(true)
@@ -117,10 +118,11 @@ pub fn attach(file: BorrowedFd<'_>, part: Part) -> io::Result<LoopDevice> {
 /// Returns the device number and the inode of the file behind a loop device.
 ///
 /// # Errors
-/// The errors of ioctl(2); ENXIO where the device shows no file.
+/// The errors of ioctl(2): ENXIO if the device has no file.
 pub fn file_behind(device: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let mut info = EMPTY;
-    // SAFETY: the kernel writes one loop_info64 to the address, which is of a value of that layout that nothing else uses.
+    // SAFETY: the kernel writes one loop_info64 to the address of a value with that layout, which
+    // nothing else uses.
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) };
     checked(done).map(|_| (info.device, info.inode))
 }
@@ -144,7 +146,8 @@ fn configure(device: BorrowedFd<'_>, file: BorrowedFd<'_>, part: Part) -> io::Re
         },
         reserved: [0; 8],
     };
-    // SAFETY: the kernel reads one loop_config from the address, which is of a value of that layout, and keeps no pointer.
+    // SAFETY: the kernel reads one loop_config from the address of a value with that layout, and
+    // keeps no pointer.
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
     match checked(done) {
         Err(error) if is_unknown(&error) => configure_in_steps(device, file, &config.info),
@@ -152,21 +155,22 @@ fn configure(device: BorrowedFd<'_>, file: BorrowedFd<'_>, part: Part) -> io::Re
     }
 }
 
-/// Before Linux 5.8. Whether the device is read-only follows from how it and the file are open.
+/// Sets up a device on kernels before Linux 5.8. Whether it is read-only follows from how the
+/// device and the file were opened.
 fn configure_in_steps(device: BorrowedFd<'_>, file: BorrowedFd<'_>, info: &Info) -> io::Result<()> {
     ioctl(device, LOOP_SET_FD, file.as_raw_fd().into())?;
-    // SAFETY: the kernel reads one loop_info64 from the address, which is of a value of that layout, and keeps no pointer.
+    // SAFETY: the kernel reads one loop_info64 from the address of a value with that layout, and
+    // keeps no pointer.
     let done = unsafe {
         let info: *const Info = info;
         libc::ioctl(device.as_raw_fd(), LOOP_SET_STATUS64, info)
     };
     checked(done).map(drop).inspect_err(|_| {
-        // It would stay.
+        // Without this the device would stay attached.
         let _nothing_more_can_be_done = ioctl(device, LOOP_CLR_FD, 0);
     })
 }
 
-/// Returns whether the kernel does not know the request.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -174,9 +178,10 @@ fn is_unknown(error: &io::Error) -> bool {
     )
 }
 
-/// Calls ioctl(2) with a number.
+/// Calls ioctl(2) with a number as its argument.
 fn ioctl(fd: BorrowedFd<'_>, request: libc::Ioctl, number: libc::c_long) -> io::Result<i32> {
-    // SAFETY: the requests of this file that take a number take no address, so the kernel touches no memory of this process.
+    // SAFETY: the requests of this file that take a number take no address, so the kernel accesses
+    // no memory of this process.
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), request, number) })
 }
 
@@ -243,7 +248,7 @@ mod tests {
                 .is_err()
         );
         drop(device);
-        // The kernel lets go of it in the background.
+        // The kernel detaches the file in the background.
         while is_attached(&path) && file_of(&path) == Some(metadata.ino()) {
             std::thread::yield_now();
         }

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::mount::MountAttrFlags;
 
-/// Sets attributes of the mount whose root `mount` is, and of all below it. Other attributes stay.
+/// Sets attributes of the mount with the root `mount`, and of all mounts below it. Other attributes
+/// stay.
 ///
 /// # Errors
 /// The errors of mount_setattr(2).
@@ -16,8 +17,9 @@ pub fn set_mount_attributes(mount: impl AsFd, attributes: MountAttrFlags) -> io:
         propagation: 0,
         userns_fd: 0,
     };
-    // SAFETY: the path is a string with its end, and the size is that of `attributes`, which is initialised. The kernel
-    // reads both during the call only. The descriptor is borrowed, so it stays open.
+    // SAFETY: the path is a NUL-terminated string, and the size is that of `attributes`, which is
+    // initialised. The kernel reads both only during the call. The descriptor is borrowed, so it
+    // stays open.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

@@ -1,8 +1,8 @@
-//! Reads `/proc/self/mountinfo`, the table of mounts, without touching any mount.
+//! Reads `/proc/self/mountinfo`, the table of mounts, without accessing any mount.
 //!
-//! Asking the mountpoint itself would send a request to the process that serves it, and that process
-//! may be dead. Every user with fusermount3 chooses the source of a mount and a part of its type: both
-//! are words to show, not names to open.
+//! An access to the mountpoint would send a request to the process that serves it, and that process
+//! may be dead. Every user with fusermount3 chooses the source of a mount and a part of its type:
+//! both are texts to show, not names to open.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,27 +13,27 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MountEntry {
-    /// Number of the mount, which another mount may have once this one has ended.
+    /// Number of the mount. Another mount may get it once this one has ended.
     pub id: u64,
-    /// Number of the mount that it is attached to.
+    /// Number of the mount that this one is attached to.
     pub parent: u64,
-    /// Major and minor number of the filesystem's device; for FUSE an anonymous one.
+    /// Major and minor number of the filesystem's device; for FUSE an anonymous device.
     pub device: (u32, u32),
-    /// The directory of the filesystem that is mounted: `/`, unless it is a bind mount or a control
+    /// The directory of the filesystem that is mounted: `/`, except for a bind mount or a control
     /// group of a namespace.
     pub root: PathBuf,
-    /// The path at which it is mounted.
+    /// The path of the mountpoint.
     pub mount_point: PathBuf,
     /// Type, with the subtype if there is one.
     pub fstype: String,
-    /// The source, spelled as in the call that mounted it.
+    /// The source, as the call that mounted it spelled it.
     pub source: OsString,
     /// Options of the filesystem itself, separated by commas.
     pub options: String,
 }
 
 impl MountEntry {
-    /// Returns whether the filesystem has this option, given without a value.
+    /// Returns whether the filesystem has this option without a value.
     #[must_use]
     pub fn has_option(&self, name: &str) -> bool {
         self.options.split(',').any(|option| option == name)
@@ -46,18 +46,18 @@ impl MountEntry {
     }
 }
 
-/// Returns all mounts that this thread sees, in the order in which they were made. A thread may have joined
-/// another mount namespace than its process.
+/// Returns all mounts that this thread sees, in the order in which they were made. A thread may be
+/// in another mount namespace than its process.
 ///
 /// # Errors
-/// That `/proc/self/mountinfo` cannot be read. Lines that cannot be parsed are left out.
+/// If `/proc/self/mountinfo` cannot be read. Skips lines that cannot be parsed.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
     let table = std::fs::read("/proc/thread-self/mountinfo");
     let table = table.or_else(|_| std::fs::read("/proc/self/mountinfo"));
     Ok(parse_mounts(&table?))
 }
 
-/// Parses the text of a `mountinfo` file. Lines that cannot be parsed are left out.
+/// Parses the text of a `mountinfo` file. Skips lines that cannot be parsed.
 #[must_use]
 pub fn parse_mounts(text: &[u8]) -> Vec<MountEntry> {
     text.split(|&byte| byte == b'\n')
@@ -65,8 +65,8 @@ pub fn parse_mounts(text: &[u8]) -> Vec<MountEntry> {
         .collect()
 }
 
-/// Returns whether a mount for writing of this file or device is visible; compares the name that
-/// the mount gives as its source.
+/// Returns whether this file or device is the source of a visible mount for writing. Compares only
+/// the name of the source.
 #[must_use]
 pub fn is_mounted_for_writing(source: &Path) -> bool {
     let all = mounts().unwrap_or_default();
@@ -108,8 +108,8 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescape(field)))
 }
 
-/// Decodes a field: the kernel writes blanks, tabs, newlines, backslashes and hashes as three octal
-/// digits.
+/// Decodes a field, in which the kernel writes blanks, tabs, newlines, backslashes and hashes as
+/// three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;

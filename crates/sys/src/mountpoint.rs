@@ -1,17 +1,17 @@
 //! Mountpoints by descriptor, and mounts by number.
 //!
-//! A path can lead to another directory, and to another mount, between a check and the call that
-//! the check guards. So a mountpoint is opened once: the checks and move_mount(2) use that
-//! descriptor. A mount is identified by its number and device; before it is taken down, the number
-//! of the mount that is visible at its path is compared.
+//! A path may lead to another directory or mount by the time that a check of it has passed. So a
+//! mountpoint is opened once: the checks and move_mount(2) use that descriptor. A mount is
+//! identified by its number and device. Before it is unmounted, its number is compared with that of
+//! the mount that is visible at its path.
 //!
-//! None of this sends a request to the mounted filesystem: its server may be dead, or never answer.
-//! A mount that is about to be taken down is not opened either: a program that another thread is
-//! just starting would hold a copy of the descriptor, and the mount would be busy.
+//! No function here sends a request to the mounted filesystem, whose server may be dead or never
+//! answer. A mount to be unmounted is not opened either: a program that another thread is just
+//! starting would inherit a copy of the descriptor, and the mount would be busy.
 //!
-//! umount(2) takes paths only, and unmounts the topmost mount there. A mount that is put on top
-//! between the comparison and the call is taken down instead of ours. Only root, and a user on a
-//! directory of theirs, can mount there.
+//! umount(2) takes only paths, and unmounts the topmost mount there. A mount that is put on top
+//! between the comparison and the call is unmounted instead. Only root, or the owner of the
+//! directory, can mount there.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -32,7 +32,7 @@ pub struct Mountpoint {
 }
 
 impl Mountpoint {
-    /// Opens the directory that `path` leads to. Sends no request to the filesystem mounted there.
+    /// Opens the directory at `path`. Sends no request to the filesystem mounted there.
     ///
     /// # Errors
     /// `ENOTDIR` if it is not a directory, and the errors of open(2).
@@ -42,13 +42,13 @@ impl Mountpoint {
         Ok(Self { dir, path })
     }
 
-    /// Returns the absolute path that the directory had when it was opened.
+    /// Returns the absolute path of the directory when it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the absolute path that the directory has now.
+    /// Returns the current absolute path of the directory.
     ///
     /// # Errors
     /// The errors of readlink(2).
@@ -62,16 +62,16 @@ impl Mountpoint {
         descriptor_path(&self.dir)
     }
 
-    /// Returns the mount whose root the directory is.
+    /// Returns the mount whose root is the directory, if any.
     ///
     /// # Errors
-    /// That the mounts cannot be read.
+    /// If the mounts cannot be read.
     pub fn mounted(&self) -> io::Result<Option<MountEntry>> {
         mount_with_root(&self.dir)
     }
 
-    /// Attaches `mount`, which fsmount(2) or open_tree(2) made, to the directory. It covers any
-    /// mount that is there.
+    /// Attaches `mount`, which fsmount(2) or open_tree(2) returned, to the directory. Covers an
+    /// existing mount.
     ///
     /// # Errors
     /// The errors of move_mount(2).
@@ -88,11 +88,11 @@ impl AsFd for Mountpoint {
     }
 }
 
-/// Returns the mount whose root `path` leads to: the topmost one there. Sends no request to its
+/// Returns the topmost mount at `path`, if `path` is a mountpoint. Sends no request to its
 /// filesystem.
 ///
 /// # Errors
-/// The errors of open(2), and that the mounts cannot be read.
+/// The errors of open(2), or if the mounts cannot be read.
 pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return mount_with_root(&open_path(CWD, path, OFlags::empty())?);
@@ -110,10 +110,11 @@ pub fn mount_at(path: &Path) -> io::Result<Option<MountEntry>> {
     }
 }
 
-/// Returns the mount that `descriptor` was opened through, or that fsmount(2) made.
+/// Returns the mount through which `descriptor` was opened, or that fsmount(2) returned.
 ///
 /// # Errors
-/// That the mounts cannot be read, or that this one is attached nowhere in sight (`NotFound`).
+/// If the mounts cannot be read; `NotFound` if this mount is not attached anywhere in this
+/// namespace.
 pub fn mount_of(descriptor: impl AsFd) -> io::Result<MountEntry> {
     let id = mount_id(descriptor)?;
     let found = mounts()?.into_iter().find(|entry| entry.id == id);
@@ -123,9 +124,9 @@ pub fn mount_of(descriptor: impl AsFd) -> io::Result<MountEntry> {
 /// Whether a mount is visible at its path.
 #[derive(Debug)]
 pub enum Sight {
-    /// It ended, or is attached nowhere in sight.
+    /// The mount has ended, or is not attached anywhere in this namespace.
     Gone,
-    /// Another mount is on top of it, or hides it otherwise.
+    /// Another mount covers it.
     Covered,
     /// Its path leads to it.
     Visible(VisibleMount),
@@ -134,7 +135,7 @@ pub enum Sight {
 /// A mount that was visible at its path a moment ago.
 #[derive(Debug)]
 pub struct VisibleMount {
-    /// The directory that holds the mountpoint: a descriptor of the mount itself would keep it
+    /// The directory that contains the mountpoint. A descriptor of the mount itself would keep it
     /// busy.
     parent: OwnedFd,
     name: OsString,
@@ -145,7 +146,7 @@ pub struct VisibleMount {
 /// Finds a mount by its number and device, wherever it has been moved.
 ///
 /// # Errors
-/// That the mounts cannot be read, or that its path cannot be followed.
+/// If the mounts cannot be read, or its path cannot be followed.
 pub fn find_mount(mount: &MountEntry) -> io::Result<Sight> {
     let is_it = |entry: &&MountEntry| entry.id == mount.id && entry.device == mount.device;
     let all = mounts()?;
@@ -183,19 +184,20 @@ pub fn find_mount(mount: &MountEntry) -> io::Result<Sight> {
 }
 
 impl VisibleMount {
-    /// Returns the path at which it is mounted.
+    /// Returns the path of its mountpoint.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns a mount inside it, which a lazy unmount would detach as well.
+    /// Returns a mount inside this one, which a lazy unmount would detach too.
     #[must_use]
     pub fn inner(&self) -> Option<&Path> {
         self.inner.as_deref()
     }
 
-    /// Unmounts it. With `lazy` it disappears from the tree at once, and ends with its last user.
+    /// Unmounts it. With `lazy`, the mount disappears from the tree at once and ends with its last
+    /// user.
     ///
     /// # Errors
     /// The errors of umount(2).
@@ -205,7 +207,8 @@ impl VisibleMount {
         rustix::mount::unmount(descriptor_path(&self.parent).join(&self.name), flags)
     }
 
-    /// Has the filesystem fail all of its requests (`MNT_FORCE`). It stays mounted: a descriptor keeps it busy.
+    /// Makes the filesystem fail all of its requests (`MNT_FORCE`). It stays mounted, because a
+    /// descriptor keeps it busy.
     ///
     /// # Errors
     /// The errors of open(2) and umount(2).
@@ -219,22 +222,21 @@ impl VisibleMount {
     }
 }
 
-/// Returns the mount whose root is open as `opened`.
+/// Returns the mount whose root was opened as `opened`.
 fn mount_with_root(opened: &OwnedFd) -> io::Result<Option<MountEntry>> {
     mount_on(mount_id(opened)?, &path_of(opened)?)
 }
 
-/// Returns the mount with this number if it is mounted at `path` itself, not if `path` is inside
-/// it.
+/// Returns the mount with this number if it is mounted exactly at `path`.
 fn mount_on(id: u64, path: &Path) -> io::Result<Option<MountEntry>> {
     let mut all = mounts()?;
     all.retain(|entry| entry.id == id && entry.mount_point == path);
     Ok(all.pop())
 }
 
-/// Returns the number of the topmost mount that `name` leads to, without opening it. Returns
-/// nothing for a symbolic link, and before Linux 5.8. Requests no attribute, so that a FUSE server
-/// gets no request.
+/// Returns the number of the topmost mount at `name`, without opening it. Returns `None` for a
+/// symbolic link, and before Linux 5.8. Requests no attribute, so that a FUSE server gets no
+/// request.
 fn seen_at(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<u64>> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let seen = match rustix::fs::statx(parent, name, flags, StatxFlags::empty()) {

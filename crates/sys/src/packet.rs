@@ -10,22 +10,22 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-/// Most descriptors of a message.
+/// Most descriptors in a message.
 const MAX_DESCRIPTORS: usize = 4;
 
-/// A message that was received.
+/// A received message.
 #[derive(Debug)]
 pub struct Received {
-    /// The text.
+    /// The bytes of the message.
     pub text: Vec<u8>,
-    /// The descriptors that came along, in the order in which they were sent.
+    /// The descriptors of the message, in the order in which they were sent.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// Sends a message. At most four descriptors go along.
+/// Sends a message with at most four descriptors.
 ///
 /// # Errors
-/// The errors of sendmsg(2), and EMSGSIZE for more descriptors than that.
+/// The errors of sendmsg(2), and EMSGSIZE for more descriptors.
 pub fn send(
     socket: impl AsFd,
     text: &[u8],
@@ -44,10 +44,10 @@ pub fn send(
     Ok(())
 }
 
-/// Waits for a message of at most `longest` bytes. Returns nothing when the other end is closed.
+/// Waits for a message of at most `longest` bytes. Returns `None` when the other end is closed.
 ///
 /// # Errors
-/// The errors of recvmsg(2), and EMSGSIZE for a packet that is longer.
+/// The errors of recvmsg(2), and EMSGSIZE for a longer message.
 pub fn receive(socket: impl AsFd, longest: usize) -> io::Result<Option<Received>> {
     let socket = socket.as_fd();
     let mut text = vec![0; longest];

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 /// Directories of system programs, which the `PATH` of users may lack.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The program that answers to the names of others.
+/// The program that links may point to under the names of other programs.
 const FORERUN: &str = "forerun";
 
-/// Finds `name` in `PATH` or the directories of system programs. Passes over links to forerun, which answers to the names
-/// of other programs: a comparison with itself would say nothing.
+/// Finds `name` in `PATH` or the directories of system programs. Skips links to forerun, which runs
+/// under the names of other programs: comparing it with itself would be meaningless.
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -7,28 +7,29 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use crate::checked;
 use crate::descriptor::duplicate;
 
-/// Gives the calling thread a table that holds nothing but a duplicate of `kept`, and returns that.
+/// Gives the calling thread a table that holds only a duplicate of `kept`, and returns the
+/// duplicate.
 ///
-/// Descriptors of other threads have no meaning in this thread from then on, and those that it opens have none in others.
-/// So it must neither use nor drop a descriptor that it had before: `kept` is to be dropped by another thread.
+/// From then on, descriptors of other threads have no meaning in this thread, and the descriptors
+/// that it opens have none in others. So this thread must neither use nor drop a descriptor that it
+/// had before: another thread must drop `kept`.
 ///
 /// # Errors
 /// The errors of unshare(2), of fcntl(2) and of reading `/proc`.
 pub fn leave(kept: impl AsFd) -> io::Result<OwnedFd> {
-    // SAFETY: the table is a copy, in which each number is the same open file as before.
+    // SAFETY: the table is a copy, in which each number refers to the same open file as before.
     checked(unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let duplicate = duplicate(kept.as_fd().as_raw_fd())?;
     for number in numbers()? {
         if number != duplicate.as_raw_fd() {
-            // SAFETY: the numbers have owners in other threads only, in whose table they stay open. The number of the
-            // listing itself is closed already.
+            // SAFETY: only other threads own the numbers, and the descriptors stay open in their
+            // table. The descriptor of the listing itself is closed already.
             unsafe { libc::close(number) };
         }
     }
     Ok(duplicate)
 }
 
-/// Lists the descriptors of the calling thread.
 fn numbers() -> io::Result<Vec<RawFd>> {
     let listed = fs::read_dir("/proc/thread-self/fd")?;
     let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -59,10 +60,10 @@ mod tests {
             (&own).write_all(b"text").unwrap();
             let _dropped = ended.recv();
         });
-        // The listing is open while it is read.
+        // The listing itself is open while it is read.
         assert_eq!(told.recv().unwrap(), 2);
         drop((kept, held));
-        // The thread would hold its other end.
+        // If the thread still held the other end, this read would block.
         assert_eq!(other.read(&mut [0]).unwrap(), 0);
         let mut text = [0; 4];
         here.read_exact(&mut text).unwrap();

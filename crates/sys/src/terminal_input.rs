@@ -1,14 +1,15 @@
-//! A seccomp filter against characters that a program puts into the input of its terminal.
+//! A seccomp filter that keeps a program from putting characters into the input of its terminal.
 //!
-//! The shell on that terminal would read them as typed. The filter sets no no_new_privs, so set-user-ID programs go on to
-//! work, and it permits system calls of other architectures, which it tells apart by their numbers of ioctl(2).
+//! The shell on that terminal would read them as if they were typed. The filter works without
+//! no_new_privs, so that set-user-ID programs still work. It permits system calls of other
+//! architectures, and recognises their numbers of ioctl(2).
 
 use std::io;
 
 /// The requests TIOCSTI and TIOCLINUX of ioctl(2).
 const REQUESTS: [u32; 2] = [0x5412, 0x541C];
-/// The number of ioctl(2) in each architecture that the machines of this program can run: x86-64 and its x32, i386, AArch64,
-/// 32-bit Arm.
+/// The number of ioctl(2) in each architecture that the machines of this program can run: x86-64
+/// and its x32, i386, AArch64, 32-bit Arm.
 const IOCTL: [(u32, u32); 5] = [
     (0xC000_003E, 16),
     (0xC000_003E, 0x4000_0202),
@@ -16,8 +17,8 @@ const IOCTL: [(u32, u32); 5] = [
     (0xC000_00B7, 29),
     (0x4000_0028, 54),
 ];
-/// Offsets in `seccomp_data`: the number of the call, the architecture, and the half of the second argument that ioctl(2)
-/// looks at.
+/// Offsets in `seccomp_data`: the number of the call, the architecture, and the half of the second
+/// argument that ioctl(2) uses.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const REQUEST: u32 = if cfg!(target_endian = "little") {
@@ -26,13 +27,14 @@ const REQUEST: u32 = if cfg!(target_endian = "little") {
     28
 };
 
-/// Codes of instructions: `BPF_LD | BPF_W | BPF_ABS`, `BPF_JMP | BPF_JEQ | BPF_K` and `BPF_RET | BPF_K`.
+/// Codes of instructions: `BPF_LD | BPF_W | BPF_ABS`, `BPF_JMP | BPF_JEQ | BPF_K` and `BPF_RET |
+/// BPF_K`.
 const LOAD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 
-/// Refuses TIOCSTI and TIOCLINUX to this thread, and to all that it starts or becomes. It takes `CAP_SYS_ADMIN` in the
-/// user namespace of the thread.
+/// Refuses TIOCSTI and TIOCLINUX to this thread, to the programs that it executes, and to their
+/// children. Needs `CAP_SYS_ADMIN` in the user namespace of the thread.
 ///
 /// # Errors
 /// The errors of prctl(2).
@@ -42,7 +44,8 @@ pub fn refuse_terminal_input() -> io::Result<()> {
         len: u16::try_from(filter.len()).map_err(io::Error::other)?,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: `program` has a pointer to as many initialised instructions as it says. The kernel copies them during the call.
+    // SAFETY: `program` points to as many initialised instructions as it says. The kernel copies
+    // them during the call.
     let done = unsafe {
         libc::prctl(
             libc::PR_SET_SECCOMP,
@@ -59,7 +62,7 @@ pub fn refuse_terminal_input() -> io::Result<()> {
 fn filter() -> Vec<libc::sock_filter> {
     let mut filter = Vec::new();
     for (architecture, ioctl) in IOCTL {
-        // A condition that does not hold leads to the instructions of the next architecture.
+        // A condition that does not hold jumps to the instructions of the next architecture.
         filter.extend([
             load(ARCHITECTURE),
             unless(architecture, 6),
@@ -103,7 +106,7 @@ const fn instruction(code: u16, (jt, jf): (u8, u8), k: u32) -> libc::sock_filter
 mod tests {
     use super::*;
 
-    /// Runs the filter on a call, as the kernel does.
+    /// Interprets the filter for a call, as the kernel does.
     fn is_refused(architecture: u32, number: u32, request: u32) -> bool {
         let filter = filter();
         let (mut at, mut loaded) = (0, 0);
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_the_filter() {
-        // For this thread only.
+        // The filter applies only to the thread that installs it.
         let refused = std::thread::spawn(|| {
             let installed = refuse_terminal_input();
             if let Err(error) = installed {
@@ -162,8 +165,8 @@ mod tests {
             };
             let error = io::Error::last_os_error().raw_os_error();
             assert_eq!((done, error), (-1, Some(libc::EPERM)));
-            // Any other request is the device's.
-            // SAFETY: TIOCGWINSZ writes a `winsize` at the pointer.
+            // The filter passes any other request to the device. SAFETY: TIOCGWINSZ writes a
+            // `winsize` at the pointer.
             let done = unsafe {
                 let mut size: libc::winsize = std::mem::zeroed();
                 libc::ioctl(

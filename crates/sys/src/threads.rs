@@ -1,13 +1,14 @@
 //! Starts threads, and pins a thread to a CPU for a while.
 //!
-//! A thread that answers a reader may be pinned to the reader's CPU. A new thread inherits the CPUs of
-//! the thread that starts it. So a thread that an answer starts would stay on the reader's CPU for its
-//! life, and move data there while other CPUs are idle. To unpin the answering thread first would take
-//! two system calls for each request, and hardly any request starts a thread. Therefore [`spawn`] has
-//! the new thread free itself: it begins with the CPUs that its starter had before [`pin`].
+//! A thread that answers a reader may be pinned to the reader's CPU. A new thread inherits the CPUs
+//! of the thread that starts it. So a thread that is started during an answer would stay on the
+//! reader's CPU for its life, and move data there while other CPUs are idle. Unpinning the
+//! answering thread first would take two system calls per request, and hardly any request starts a
+//! thread. Therefore a thread that [`spawn`] starts unpins itself: it begins with the CPUs that its
+//! starter had before [`pin`].
 //!
-//! Code that may run during an answer starts threads here and nowhere else (checked by `cargo xtask
-//! tidy`). A library that starts its own threads has them call the hook of [`on_start`].
+//! Code that may run during an answer must start its threads here (checked by `cargo xtask tidy`).
+//! A library that starts its own threads must call the hook of [`on_start`] in them.
 
 use std::cell::Cell;
 use std::io;
@@ -25,7 +26,7 @@ thread_local! {
 
 #[cfg(test)]
 thread_local! {
-    /// System calls that change the CPUs of this thread.
+    /// Number of system calls that changed the CPUs of this thread.
     static CHANGES: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -36,11 +37,11 @@ struct Pin {
     otherwise: CpuSet,
 }
 
-/// Has this thread run on `cpu` only, until it is pinned to another CPU or [unpinned](unpin). Makes no
-/// system call where it is pinned there already.
+/// Pins this thread to `cpu`, until it is pinned to another CPU or [unpinned](unpin). Makes no
+/// system call if it is pinned there already.
 ///
 /// # Errors
-/// A CPU that this thread may not use. The thread stays where it is.
+/// If this thread may not use the CPU. Its CPUs do not change then.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let before = PIN.get();
     if before.is_some_and(|pin| pin.cpu == cpu) {
@@ -61,11 +62,11 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Has this thread run on the CPUs that it had before [`pin`]. Makes no system call where it is not
+/// Lets this thread run on the CPUs that it had before [`pin`]. Makes no system call if it is not
 /// pinned.
 ///
 /// # Errors
-/// Those CPUs were taken from the process meanwhile. The thread counts as not pinned.
+/// If those CPUs were taken from the process meanwhile. The thread then counts as unpinned.
 pub fn unpin() -> io::Result<()> {
     match PIN.take() {
         Some(pin) => change(&pin.otherwise),
@@ -85,7 +86,7 @@ pub fn parallelism() -> usize {
 /// Starts a thread, which is not pinned.
 ///
 /// # Errors
-/// The system gives no more threads.
+/// If the system refuses to create a thread.
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     body: impl FnOnce() -> T + Send + 'static,
@@ -117,8 +118,8 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     named(name).spawn_scoped(scope, free(body))
 }
 
-/// Returns what each thread of a runtime is to call first, if the runtime starts threads itself, whenever
-/// it needs one. They get the CPUs that this thread has without a pin.
+/// Returns a function that each thread of a runtime must call first, for a runtime that starts
+/// threads on demand. The threads get the CPUs that this thread has without a pin.
 pub fn on_start() -> impl Fn() + Send + Sync + 'static {
     let own = match PIN.get() {
         Some(pin) => Some(pin.otherwise),
@@ -135,7 +136,7 @@ fn named(name: impl Into<String>) -> Builder {
     Builder::new().name(name.into())
 }
 
-/// Returns `body`, preceded by leaving the CPU to which this thread is pinned.
+/// Returns `body`, preceded by undoing the pin that the new thread inherits.
 fn free<T>(body: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let otherwise = PIN.get().map(|pin| pin.otherwise);
     move || {
@@ -146,7 +147,7 @@ fn free<T>(body: impl FnOnce() -> T) -> impl FnOnce() -> T {
 
 fn begin(cpus: Option<&CpuSet>) {
     if let Some(cpus) = cpus {
-        // Where the system refuses, the thread works all the same, on one CPU.
+        // If the system refuses, the thread still works, on one CPU.
         let _stays = change(cpus);
     }
 }
@@ -161,7 +162,6 @@ fn change(cpus: &CpuSet) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Returns the CPUs of this thread.
     fn here() -> Vec<usize> {
         let cpus = sched_getaffinity(None).unwrap();
         (0..CpuSet::MAX_CPU)
@@ -169,7 +169,7 @@ mod tests {
             .collect()
     }
 
-    /// Runs `test` on a pinned thread of its own, with the CPUs that it had before.
+    /// Runs `test` on a new pinned thread. Passes it the CPUs that the thread had before.
     fn pinned(test: impl FnOnce(Vec<usize>) + Send + 'static) {
         let body = || {
             let all = here();
@@ -195,7 +195,7 @@ mod tests {
             assert_eq!(scoped, all);
             assert_eq!(parallelism(), all.len());
             assert_eq!(here(), [all[0]], "the starter stays");
-            // The starter's pin is not that of the thread it starts.
+            // The pin of the starter does not count for a thread that the new thread starts.
             let second = spawn("second", || spawn("third", here).unwrap().join().unwrap());
             assert_eq!(second.unwrap().join().unwrap(), all);
         });

@@ -1,4 +1,4 @@
-//! fs-verity: the digest that the kernel compares all reads of a file with.
+//! fs-verity: the digest with which the kernel verifies all reads of a file.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,11 +8,12 @@ use crate::checked;
 /// `FS_VERITY_HASH_ALG_SHA256` of `linux/fsverity.h`.
 const SHA256: u16 = 1;
 const SHA256_LEN: u16 = 32;
-/// `FS_IOC_MEASURE_VERITY`: `_IOWR('f', 134, struct fsverity_digest)`, of which the length is that of the head.
+/// `FS_IOC_MEASURE_VERITY`: `_IOWR('f', 134, struct fsverity_digest)`, with the length of only the
+/// head of the structure.
 #[allow(clippy::as_conversions)] // The type of requests, all of 32 bits, differs between the C libraries.
 const MEASURE: libc::Ioctl = 0xc004_6686_u32 as libc::Ioctl;
 
-/// `struct fsverity_digest`, with room for a digest of SHA-256.
+/// `struct fsverity_digest`, with room for a SHA-256 digest.
 #[repr(C)]
 struct FsverityDigest {
     algorithm: u16,
@@ -20,11 +21,11 @@ struct FsverityDigest {
     digest: [u8; 32],
 }
 
-/// Returns the fs-verity digest of a file if the kernel protects it by one of SHA-256. The contents of such a file cannot
-/// change, and reads of other bytes fail.
+/// Returns the fs-verity digest of a file if the kernel protects it with SHA-256. The contents of
+/// such a file cannot change, and reads of corrupted bytes fail.
 ///
 /// # Errors
-/// The errors of ioctl(2), but for those that say that the file has no digest of that length.
+/// The errors of ioctl(2), except for those that mean that the file has no digest of that length.
 pub fn sha256(file: impl AsFd) -> io::Result<Option<[u8; 32]>> {
     let mut measured = FsverityDigest {
         algorithm: 0,
@@ -32,8 +33,8 @@ pub fn sha256(file: impl AsFd) -> io::Result<Option<[u8; 32]>> {
         digest: [0; 32],
     };
     let number = file.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes the head and at most `size` bytes of digest, which `measured` has room for. It is all
-    // integers, so any bytes are valid, and it outlives the call.
+    // SAFETY: the kernel writes the head and at most `size` bytes of digest, for which `measured`
+    // has room. All fields are integers, so any bytes are valid, and `measured` outlives the call.
     let asked = checked(unsafe { libc::ioctl(number, MEASURE, &raw mut measured) });
     match asked {
         Ok(_) if (measured.algorithm, measured.size) == (SHA256, SHA256_LEN) => {

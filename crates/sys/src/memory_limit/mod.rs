@@ -1,13 +1,13 @@
 //! How much memory this process may use. Every default follows this limit.
 //!
-//! It is the lowest of the machine's memory, the limits of the process's control groups, and its
-//! own resource limits. The kernel kills a process that exceeds a control group's limit, and slows
-//! one above `memory.high` until it hardly runs; beyond a resource limit, allocations fail. So each
-//! kind of memory takes a fixed share of the answer, and all of them together stay below
-//! [`MemoryLimit::usable`].
+//! The limit is the lowest of the machine's memory, the limits of the process's control groups, and
+//! its own resource limits. The kernel kills a process that exceeds a control group's limit, and
+//! throttles one above `memory.high` until it hardly runs; beyond a resource limit, allocations
+//! fail. So each kind of memory takes a fixed share of the limit, and all of them together stay
+//! below [`MemoryLimit::usable`].
 //!
-//! The limits are read once, when a default is first asked for. Nothing here allocates, frees or
-//! measures anything, and options that the user gives are not changed.
+//! The limits are read once, when a default is first needed. Nothing here allocates, frees or
+//! measures memory, and options that the user gives are not changed.
 
 mod cgroup;
 
@@ -23,7 +23,7 @@ use crate::threads;
 /// files, and freed memory that the allocator keeps. Measured in mounts: 20 to 35 MB.
 const BESIDE: u64 = 32 << 20;
 
-/// The memory that this process may use, and what sets that limit.
+/// The memory that this process may use, and what sets the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     bytes: u64,
@@ -45,7 +45,7 @@ pub enum SetBy {
 }
 
 impl MemoryLimit {
-    /// Returns the limit of this process, as it was when this was first called.
+    /// Returns the limit of this process, as it was at the first call.
     #[must_use]
     pub fn of_process() -> &'static Self {
         static LIMIT: OnceLock<MemoryLimit> = OnceLock::new();
@@ -83,19 +83,19 @@ impl MemoryLimit {
         self.bytes
     }
 
-    /// Returns its origin.
+    /// Returns what sets the limit.
     #[must_use]
     pub const fn set_by(&self) -> &SetBy {
         &self.set_by
     }
 
-    /// Returns whether the limit is set by anything else than the size of the machine.
+    /// Returns whether anything but the size of the machine sets the limit.
     #[must_use]
     pub fn is_imposed(&self) -> bool {
         self.set_by != SetBy::Machine
     }
 
-    /// Returns the number of bytes that the process may use in total: four fifths of the limit.
+    /// Returns how many bytes the process may use in total: four fifths of the limit.
     #[must_use]
     pub const fn usable(&self) -> u64 {
         self.bytes / 5 * 4
@@ -107,17 +107,17 @@ impl MemoryLimit {
         default.min(self.bytes / 8)
     }
 
-    /// Bytes that a cache of an image's blocks may hold where memory is not scarce.
+    /// Default bytes in the cache of an image's blocks if memory is not scarce.
     pub const BLOCK_CACHE: u64 = 256 << 20;
 
-    /// Returns the bytes that a cache of an image's blocks may hold by default: 256 MiB, or an eighth of
-    /// the limit.
+    /// Returns the default size of the cache of an image's blocks, in bytes: 256 MiB, or an eighth
+    /// of the limit if that is less.
     #[must_use]
     pub fn block_cache(&self) -> u64 {
         self.eighth(Self::BLOCK_CACHE)
     }
 
-    /// Returns how many of `wanted` things of `each` bytes fit into an eighth of the limit; at
+    /// Returns how many of `wanted` items of `each` bytes fit into an eighth of the limit, but at
     /// least one.
     #[must_use]
     pub fn fitting(&self, wanted: usize, each: u64) -> usize {
@@ -125,14 +125,14 @@ impl MemoryLimit {
         wanted.min(usize::try_from(most.max(1)).unwrap_or(wanted))
     }
 
-    /// Returns the number of threads to start: one for each CPU, as long as threads of `each` bytes
-    /// fit into an eighth of the limit; at least one.
+    /// Returns how many threads of `each` bytes to start: one per CPU, as far as they fit into an
+    /// eighth of the limit, but at least one.
     #[must_use]
     pub fn threads(&self, each: u64) -> usize {
         self.fitting(threads::parallelism(), each)
     }
 
-    /// Returns whether `bytes` that the user asked for, with the other memory that the process
+    /// Returns whether `bytes` that the user asked for, and the other memory that the process
     /// needs, are more than [`usable`](Self::usable).
     #[must_use]
     pub const fn is_exceeded_by(&self, bytes: u64) -> bool {
@@ -171,7 +171,6 @@ impl fmt::Display for Mib {
     }
 }
 
-/// Returns the machine's memory in bytes.
 fn machine() -> u64 {
     let info = rustix::system::sysinfo();
     let unit = u64::from(info.mem_unit.max(1));

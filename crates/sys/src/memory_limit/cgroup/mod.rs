@@ -1,12 +1,12 @@
 //! The memory limits of the control groups that a process is in.
 //!
-//! A limit of a group holds for everything below it, so the lowest one among the ancestors counts.
-//! Version 2 has `memory.max` and `memory.high`; version 1 `memory.limit_in_bytes`, and in
+//! The limit of a group applies to everything below it, so the lowest limit among the ancestors
+//! counts. Version 2 has `memory.max` and `memory.high`; version 1 `memory.limit_in_bytes`, and in
 //! `memory.stat` the lowest limit of all ancestors, including ancestors outside a container. A
 //! machine may have both versions, one of them with the memory controller.
 //!
 //! `/proc/self/cgroup` names the group by its path from the root of the process's cgroup namespace,
-//! `mountinfo` names the mounted group by the same root. These paths may not fit together: in a
+//! and `mountinfo` names the mounted group from the same root. These paths may not match: in a
 //! container without a namespace of its own, or with a hierarchy that was mounted outside the
 //! namespace. The group is then searched for below the mount by the process's number. If it is not
 //! found, the mounted group is used.
@@ -16,10 +16,10 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::mount_table::{MountEntry, mounts};
 
-/// Limit of directories searched for the group of this process.
+/// Most directories searched for the group of this process.
 const LOOKED_INTO: usize = 4096;
 
-/// A limit, and the file that holds it.
+/// A limit in bytes, and the file that holds it.
 type Limit = (u64, PathBuf);
 
 /// The version of the hierarchy that a line of `/proc/self/cgroup` describes.
@@ -30,7 +30,7 @@ enum Version {
     Two,
 }
 
-/// Returns the least limit of the groups that this process is in; nothing if none has a limit.
+/// Returns the lowest limit of the groups that this process is in, or `None` without a limit.
 pub fn limit_of_process() -> Option<Limit> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = mounts().ok()?;
@@ -63,7 +63,8 @@ fn parse(line: &str) -> Option<(Version, &Path)> {
     Some((version, Path::new(path)))
 }
 
-/// Returns the rest of the path of a group below the mounted one.
+/// Returns the path of a group relative to the mounted group `root`, or `None` if it is not below
+/// it.
 fn below<'p>(root: &Path, group: &'p Path) -> Option<&'p Path> {
     let rest = group.strip_prefix(root).ok()?;
     let goes_up = rest.components().any(|part| part == Component::ParentDir);
@@ -80,7 +81,7 @@ fn directory(mount: &MountEntry, group: &Path, pid: u32) -> PathBuf {
     found.unwrap_or_else(|| mount.mount_point.clone())
 }
 
-/// Looks for the group of a process below a directory.
+/// Searches for the group of a process below a directory.
 fn look_for(dir: &Path, pid: u32, left: &mut usize) -> Option<PathBuf> {
     *left = left.checked_sub(1)?;
     let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
@@ -100,7 +101,7 @@ impl Version {
         }
     }
 
-    /// Returns the least limit from the group in `dir` up to `top`.
+    /// Returns the lowest limit from the group in `dir` up to `top`.
     fn least(self, dir: &Path, top: &Path) -> Option<Limit> {
         let is_inside = |dir: &&Path| dir.starts_with(top);
         let groups = dir.ancestors().take_while(is_inside);
@@ -120,13 +121,13 @@ impl Version {
     }
 }
 
-/// Parses a file with one limit. `max` means no limit.
+/// Parses a file with one limit. Returns `None` for `max`, which means no limit.
 fn limit_in(file: PathBuf) -> Option<Limit> {
     let bytes = read(&file)?.parse().ok()?;
     Some((bytes, file))
 }
 
-/// Returns the least limit of a group of version 1 and all its ancestors.
+/// Returns the lowest limit of a group of version 1 and all its ancestors.
 fn hierarchical(dir: &Path) -> Option<Limit> {
     let file = dir.join("memory.stat");
     let stat = read(&file)?;

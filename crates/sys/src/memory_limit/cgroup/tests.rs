@@ -4,11 +4,11 @@ use super::*;
 use crate::mount_table::parse_mounts;
 
 const MIB: u64 = 1 << 20;
-/// The value of version 1 for no limit.
+/// The value in version 1 that means no limit.
 const NONE: &str = "9223372036854771712";
 const PID: u32 = 4711;
 
-/// A hierarchy in a directory of its own, mounted there.
+/// A directory with mounted hierarchies of control groups.
 struct Machine {
     dir: tempfile::TempDir,
     mounts: String,
@@ -22,7 +22,7 @@ impl Machine {
         }
     }
 
-    /// Adds a mount of the group `root` of a hierarchy at `at`.
+    /// Mounts the group `root` of a hierarchy at `at`.
     fn mount(mut self, at: &str, root: &str, filesystem: &str) -> Self {
         let dir = self.dir.path().join(at);
         self.mounts += &format!(
@@ -82,7 +82,7 @@ fn version_2_takes_the_least_of_all_ancestors() {
     machine.check("0::/app/web\n", Some((512, "app/memory.max")));
     machine.check("0::/other\n", None);
     machine.check("0::/\n", None);
-    // The group was removed; the groups above it still count.
+    // The group was removed; its ancestors still count.
     machine.check("0::/app/gone (deleted)\n", Some((512, "app/memory.max")));
 }
 
@@ -100,8 +100,8 @@ fn version_1_takes_the_least_of_all_ancestors() {
     let of = |group| format!("7:cpu,cpuacct:/x\n4:memory:{group}\n1:name=systemd:/\n");
     machine.check(&of("/a/b"), Some((128, "memory/a/memory.limit_in_bytes")));
     machine.check(&of("/a"), Some((128, "memory/a/memory.limit_in_bytes")));
-    // Before Linux 5.11 a group may be without hierarchy: the limits of its ancestors do not hold
-    // for it.
+    // Before Linux 5.11 a group may be outside the hierarchy, so that the limits of its ancestors
+    // do not apply to it.
     machine.check(&of("/c/d"), Some((96, "memory/c/d/memory.limit_in_bytes")));
     // Only groups with the memory controller count.
     machine.check("7:cpu,cpuacct:/a\n1:name=memory:/a\n", None);
@@ -181,7 +181,7 @@ fn what_cannot_be_read_is_no_limit() {
         .file("app/memory.max", "much")
         .file("app/memory.high", "")
         .file("neg/memory.max", "-1")
-        // Makes reading fail, as it does without the permission.
+        // A directory in place of the file makes reading fail, as without permission.
         .file("dir/memory.max/entry", "");
     for groups in [
         "",

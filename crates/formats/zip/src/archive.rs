@@ -1,4 +1,4 @@
-//! An open archive, and where the contents of its members are.
+//! An open archive, and the places of its members' contents.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Zip {
     limits: Limits,
     /// Whether contents are compared with their CRC-32.
     pub(crate) verifies: bool,
-    /// The members, by the offsets of their local headers.
+    /// The members, sorted by the offsets of their local headers.
     pub(crate) by_header: Vec<(u64, NodeId)>,
 }
 
@@ -44,12 +44,13 @@ impl Zip {
         Self::open_with(&with)
     }
 
-    /// Opens the archive. In a rescue, the directory ends where it is damaged, and contents are not compared with their
-    /// CRC-32.
+    /// Opens the archive. In a rescue, the directory ends where it is damaged, and contents are not
+    /// compared with their CRC-32.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the end or the directory fails a check, [`Error::Unsupported`] for archives of several
-    /// disks, [`Error::Limit`] if the tree would take too much memory, [`Error::Io`].
+    /// [`Error::Corrupt`] if the end or the directory fails a check, [`Error::Unsupported`] for
+    /// archives of several disks, [`Error::Limit`] if the tree would take too much memory,
+    /// [`Error::Io`].
     pub fn open_with(with: &OpenWith) -> Result<Self> {
         let end = End::read(&*with.metadata)?;
         let directory = Directory::read(&end, with)?;
@@ -69,13 +70,14 @@ impl Zip {
         })
     }
 
-    /// Returns the place of a member's contents.
+    /// Returns the range of a member's contents in the archive.
     pub(crate) fn contents(&self, id: NodeId, node: &Node) -> Result<Range<u64>> {
         let end = self.end.directory.start;
         local::contents(&*self.source, id, &node.data, end)
     }
 
-    /// Visits the places of a member's bytes in `range`, which is not empty and ends with the member.
+    /// Visits the places of a member's bytes in `range`, which is not empty and lies inside the
+    /// member.
     pub(crate) fn places(
         &self,
         id: NodeId,

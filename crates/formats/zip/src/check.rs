@@ -1,5 +1,5 @@
-//! The checks that reading does not run: local headers against the directory, members that overlap, and the CRC-32 of
-//! members that are stored as they are.
+//! The checks that reading does not run: local headers against the directory, overlapping members,
+//! and the CRC-32 of uncompressed members.
 
 use forerun_io::u64_from;
 use forerun_vfs::{Error, FileType, NodeId, Problem, Result, Verifier};
@@ -12,13 +12,10 @@ use crate::local;
 use crate::method::Method;
 use crate::node::Node;
 
-/// Bytes of one read.
+/// Length of one read.
 const CHUNK: u64 = 1 << 20;
 
-/// Reports what opening the archive noticed, and members that overlap.
-///
-/// # Errors
-/// `Io`.
+/// Reports deviations that opening the archive noticed, and members that overlap.
 pub fn whole(zip: &Zip, report: &mut dyn FnMut(Problem)) -> Result<()> {
     for (at, check) in &zip.directory.facts.warnings {
         report(problem(None, false, check.clone().at(*at)));
@@ -29,7 +26,7 @@ pub fn whole(zip: &Zip, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let mut end = 0;
     for &(header, id) in &zip.by_header {
         let node = zip.directory.tree.node(id)?;
-        // Bombs are made of members that share their compressed data.
+        // Zip bombs consist of members that share their compressed data.
         if header < end {
             report(problem(
                 Some(id),
@@ -37,17 +34,13 @@ pub fn whole(zip: &Zip, report: &mut dyn FnMut(Problem)) -> Result<()> {
                 Check::Overlap { end }.of(id, header),
             ));
         }
-        // A contents that lies outside is reported with its member.
+        // Contents outside the archive are reported with their member.
         let contents = zip.contents(id, node);
         end = end.max(contents.map_or(header, |contents| contents.end));
     }
     Ok(())
 }
 
-/// Reports what is wrong with a member.
-///
-/// # Errors
-/// `StaleNode`, `Io`.
 pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let node = zip.directory.tree.node(id)?;
     let Some(at) = node.entry.filter(|_| node.kind != FileType::Directory) else {
@@ -64,7 +57,7 @@ pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<
         for check in local::differences(&header, node, method, flags) {
             report(problem(Some(id), false, check.of(id, node.data.header)));
         }
-        // Programs that read an archive as a stream go by the local name.
+        // Programs that read an archive as a stream use the local name.
         let start = at + u64_from(HEADER);
         let name = read(
             &*zip.source,
@@ -83,7 +76,7 @@ pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<
     }
 }
 
-/// Compares the contents of a member that is stored as it is with its CRC-32.
+/// Compares the contents of an uncompressed member with its CRC-32.
 fn sum(zip: &Zip, id: NodeId, node: &Node) -> Result<()> {
     let contents = zip.contents(id, node)?;
     let Some(mut sum) = zip.file_sum(id)? else {
@@ -98,7 +91,7 @@ fn sum(zip: &Zip, id: NodeId, node: &Node) -> Result<()> {
     sum.finish()
 }
 
-/// Reports damage; other errors end the check.
+/// Reports damage. Other errors end the check.
 fn found(error: Error, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     match error {
         Error::Corrupt(_) => {

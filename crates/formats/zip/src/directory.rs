@@ -9,12 +9,11 @@ use crate::error::Check;
 use crate::method::Method;
 use crate::tree::{Builder, Tree};
 
-/// Most warnings that are kept; the others are counted.
+/// Most warnings to keep; the others are counted.
 const WARNINGS_MAX: usize = 64;
-/// Bytes of one read.
+/// Length of one read.
 const CHUNK: u64 = 256 << 10;
 
-/// The contents of the central directory.
 #[derive(Debug)]
 pub struct Directory {
     pub tree: Tree,
@@ -23,19 +22,18 @@ pub struct Directory {
     pub damage: Option<Error>,
 }
 
-/// The facts beside the tree.
+/// Facts about the archive besides the tree.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// Whether any member has an owner.
     pub has_owners: bool,
-    /// Deviations that the tree was built in spite of, with the offsets of their entries.
+    /// Deviations despite which the tree was built, with the offsets of their entries.
     pub warnings: Vec<(u64, Check)>,
     pub more_warnings: u64,
-    /// Members that are no part of the tree.
+    /// Number of members that are not part of the tree.
     pub left_out: u64,
-    /// Entries of the directory.
+    /// Number of entries in the directory.
     pub members: u64,
-    /// Members that are encrypted, and those that are compressed in ways that are not supported.
+    /// Number of encrypted members, and of members with unsupported compression methods.
     pub encrypted: u64,
     pub unsupported: u64,
 }
@@ -82,8 +80,8 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn run(&mut self, end: &End, with: &OpenWith) -> Result<()> {
-        // The bytes of the directory say how many there are. The end record counts modulo 2^16 where a program knows
-        // no zip64.
+        // The bytes of the directory determine the number of entries. The end record counts modulo
+        // 2^16 if the writer does not know zip64.
         while self.window.left() >= u64_from(HEADER) {
             let at = self.window.at;
             if let Some(check) = self.entry(end, with)? {
@@ -107,7 +105,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Reads the next entry and adds its member. Returns why it was left out or is odd.
+    /// Reads the next entry and adds its member. Returns why the member was left out or deviates
+    /// from the format.
     fn entry(&mut self, end: &End, with: &OpenWith) -> Result<Option<Check>> {
         let (at, left) = (self.window.at, self.window.left());
         let bytes = self.window.peek(HEADER)?;
@@ -140,14 +139,14 @@ impl Pass<'_> {
     }
 }
 
-/// The bytes of the directory, read in order and once.
+/// The bytes of the directory, read once, in order.
 struct Window<'a> {
     source: &'a dyn ReadAt,
     /// Offset of the next byte, and of the end.
     at: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were used.
+    /// Number of buffered bytes that were used.
     used: usize,
 }
 
@@ -166,7 +165,7 @@ impl<'a> Window<'a> {
         self.end - self.at
     }
 
-    /// Returns the next `len` bytes, which the directory has.
+    /// Returns the next `len` bytes, which must not reach past the directory.
     fn peek(&mut self, len: usize) -> Result<&[u8]> {
         let kept = self.buffer.len() - self.used;
         if kept < len {

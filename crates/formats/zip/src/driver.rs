@@ -1,4 +1,4 @@
-//! The seam, on a tree in memory.
+//! The driver's traits, on a tree in memory.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,7 +16,7 @@ use crate::end::End;
 use crate::error::Check;
 use crate::method::Method;
 
-/// The CRC-32 of a member that is stored as it is.
+/// The CRC-32 of an uncompressed member.
 pub struct StoredSum {
     crc: Crc,
     stored: u32,
@@ -174,8 +174,8 @@ impl Layout for Zip {
         (node.kind != FileType::Directory).then_some(node.data.header)
     }
 
-    /// Returns that headers can be found: the directory has been read, and the header before the contents of a file says
-    /// where they begin.
+    /// Headers are locatable, because the directory was read. The header before the contents of a
+    /// file says where the contents begin.
     fn metadata_layout(&self) -> MetadataLayout {
         MetadataLayout::Locatable
     }
@@ -213,7 +213,8 @@ impl Layout for Zip {
 }
 
 impl Verifier for Zip {
-    /// Compares a member that is one block with its CRC-32. Those of several blocks were compared when they were cut.
+    /// Compares a member that is one block with its CRC-32. Members of several blocks were compared
+    /// in the pass that found their spans.
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
         let last = self
             .by_header

@@ -1,4 +1,4 @@
-//! The end of an archive: the records that say where the central directory is (4.3.14 to 4.3.16).
+//! The end of an archive: the records that locate the central directory (4.3.14 to 4.3.16).
 
 use std::ops::Range;
 
@@ -14,27 +14,27 @@ use crate::ondisk::{
 const END_LEN: usize = size_of::<EndRecord>();
 const END64_LEN: usize = size_of::<End64Record>();
 const LOCATOR_LEN: usize = size_of::<Locator>();
-/// Bytes of the end of a file in which the records are searched for: the longest comment, and the records before it.
+/// Length of the end of a file in which the records are searched for: the longest comment, and the
+/// records before it.
 pub const TAIL: usize = END_LEN + 0xffff + LOCATOR_LEN;
 
-/// The end of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The place of the central directory in the file.
+    /// The range of the central directory in the file.
     pub directory: Range<u64>,
-    /// Entries that it should have.
+    /// Number of entries that the directory should have.
     pub entries: u64,
-    /// Bytes of the file before the archive: offsets count from there.
+    /// Number of bytes in the file before the archive. Offsets in the archive count from its start.
     pub prefix: u64,
-    /// The comment, in no known encoding.
+    /// The comment, in an unknown encoding.
     pub comment: Vec<u8>,
     /// End of the archive in the file.
     pub len: u64,
     pub is_zip64: bool,
 }
 
-/// Returns the offset of the end record in the last bytes of a file: of the last one whose comment ends with the file,
-/// else of the last one.
+/// Returns the offset of the end record in the last bytes of a file: the last record whose comment
+/// ends with the file, otherwise the last record.
 pub fn find(tail: &[u8]) -> Option<usize> {
     let mut last = None;
     let latest = tail.len().checked_sub(END_LEN)?;
@@ -61,7 +61,7 @@ impl End {
     /// Reads the end of the archive in `source`.
     ///
     /// # Errors
-    /// `Corrupt`, `Unsupported` for one of several disks, `Io`.
+    /// `Corrupt`, `Unsupported` for an archive of several disks, `Io`.
     pub fn read(source: &dyn ReadAt) -> Result<Self> {
         let len = source.len();
         let start = len.saturating_sub(u64_from(TAIL));
@@ -109,12 +109,12 @@ fn locator(before: &[u8]) -> Option<Locator> {
     (locator.signature == LOCATOR).then_some(locator)
 }
 
-/// The facts that either record states of the directory.
+/// What either end record says about the directory.
 struct Places {
     offset: u64,
     len: u64,
     entries: u64,
-    /// Offset of the record: the directory ends there.
+    /// Offset of the record, at which the directory ends.
     record: u64,
     is_zip64: bool,
 }
@@ -131,8 +131,8 @@ impl Places {
         })
     }
 
-    /// Reads the zip64 record, which the locator of an end record at `end` names. Bytes before the archive shift it: it
-    /// is then expected directly before its locator.
+    /// Reads the zip64 record that the locator before an end record at `end` names. If other bytes
+    /// before the archive have shifted the record, it is expected directly before its locator.
     fn of_zip64(source: &dyn ReadAt, locator: &Locator, end: u64) -> Result<Self> {
         let at = end - u64_from(LOCATOR_LEN);
         let Some(adjacent) = at.checked_sub(u64_from(END64_LEN)) else {
@@ -160,8 +160,9 @@ impl Places {
         Err(Check::NoEnd64.at(at))
     }
 
-    /// Returns the place of the directory, and the number of bytes before the archive. The directory ends at the record; if
-    /// it does not begin there, other records lie between, and its offset is taken as it is.
+    /// Returns the range of the directory, and the number of bytes before the archive. The
+    /// directory ends at the record. If it does not begin at the expected place, other records lie
+    /// in between, and its offset is not shifted.
     fn directory(&self, source: &dyn ReadAt) -> Result<(Range<u64>, u64)> {
         let Self {
             offset,
@@ -194,7 +195,7 @@ fn refuse_disks(disk: u32, directory: u32) -> Result<()> {
     }
 }
 
-/// Reads a range that lies in the source, and is short.
+/// Reads a short range that lies in the source.
 pub fn read(source: &dyn ReadAt, range: Range<u64>) -> Result<Vec<u8>> {
     let len = usize_from(range.end - range.start);
     let mut bytes = vec![0; len];
@@ -220,10 +221,11 @@ mod tests {
             (record(0), Some(0)),
             ([&b"stub"[..], &record(0)].concat(), Some(4)),
             ([&record(3)[..], b"abc"].concat(), Some(0)),
-            // A comment that holds a record, which would end behind the file, or before its end.
+            // A comment that contains a record, which would end after or before the end of the
+            // file.
             ([&record(22)[..], &record(9)].concat(), Some(0)),
             ([&record(25)[..], &record(0), b"abc"].concat(), Some(0)),
-            // Bytes behind the archive.
+            // Bytes after the archive.
             ([&record(0)[..], b"abc"].concat(), Some(0)),
             ([&record(0)[..], &record(0), b"abc"].concat(), Some(22)),
             (record(1), None),

@@ -15,7 +15,7 @@ use crate::node::Data;
 use crate::ondisk::{CENTRAL, CentralHeader, HOST_OS_X, HOST_UNIX, UTF8};
 use crate::time;
 
-/// Bytes of an entry before its name.
+/// Length of an entry before its name.
 pub const HEADER: usize = size_of::<CentralHeader>();
 
 /// A member, as the central directory describes it.
@@ -25,21 +25,17 @@ pub struct Member<'b> {
     pub path: Cow<'b, [u8]>,
     pub kind: FileType,
     pub mode: u16,
-    /// Owner and group, if the member has them.
+    /// Owner and group, if the entry has them.
     pub owner: Option<(u32, u32)>,
     pub mtime: Timestamp,
     pub size: u64,
     pub data: Data,
-    /// Number of the disk that it is on.
     pub disk: u32,
-    /// The type of its UNIX mode, if a tree has no such nodes.
+    /// The type in its UNIX mode, if trees do not have such nodes.
     pub odd_kind: Option<u32>,
 }
 
-/// Returns the bytes behind the header of an entry: name, extra field, comment.
-///
-/// # Errors
-/// [`Check::Signature`].
+/// Returns the length of the name, the extra field and the comment after the header of an entry.
 pub fn rest_len(header: &CentralHeader) -> Result<usize, Check> {
     let found = header.signature;
     if found == CENTRAL {
@@ -52,10 +48,8 @@ pub fn rest_len(header: &CentralHeader) -> Result<usize, Check> {
     }
 }
 
-/// Reads an entry. `rest` are the bytes behind its header, `prefix` the bytes of the file before the archive.
-///
-/// # Errors
-/// [`Check::Zip64`].
+/// Parses an entry. `rest` is the name, the extra field and the comment after its header; `prefix`
+/// is the number of bytes in the file before the archive.
 pub fn parse<'b>(
     header: &CentralHeader,
     rest: &'b [u8],
@@ -75,7 +69,7 @@ pub fn parse<'b>(
             field: name,
         })
     };
-    // The order of the values in the zip64 field (4.5.3).
+    // This is the order of the values in the zip64 field (4.5.3).
     let size = long(header.size.get(), "size")?;
     let len = long(header.compressed_size.get(), "compressed size")?;
     let offset = long(header.offset.get(), "offset")?;
@@ -110,8 +104,8 @@ pub fn parse<'b>(
     })
 }
 
-/// Returns the kind of a member, and the type that it has in UNIX if no node of a tree can have it. A slash at the end
-/// makes it a directory, whatever else it says.
+/// Returns the kind of a member, and its UNIX type if trees do not have such nodes. A slash at the
+/// end makes it a directory, whatever its other fields say.
 fn kind(path: &[u8], unix: u32, attributes: u32) -> (FileType, Option<u32>) {
     /// `FILE_ATTRIBUTE_DIRECTORY`.
     const DIRECTORY: u32 = 0x10;
@@ -124,7 +118,7 @@ fn kind(path: &[u8], unix: u32, attributes: u32) -> (FileType, Option<u32>) {
         0o120_000 => FileType::Symlink,
         0o010_000 => FileType::Fifo,
         0o140_000 => FileType::Socket,
-        // Devices have no numbers in an archive.
+        // Archives store no device numbers.
         _ => return (FileType::Regular, Some(unix)),
     };
     (kind, None)
@@ -146,13 +140,12 @@ fn mode(kind: FileType, unix: u32, attributes: u32, ownership: &Ownership) -> u1
     }
 }
 
-/// Reads the header of an entry.
 pub fn header(bytes: &[u8]) -> Option<CentralHeader> {
     let read = CentralHeader::read_from_prefix(bytes);
     read.ok().map(|(header, _)| header)
 }
 
-/// Returns the bytes that an entry takes with this many behind its header.
+/// Returns the length of an entry with `rest` bytes after its header.
 pub fn entry_len(rest: usize) -> u64 {
     u64_from(HEADER + rest)
 }

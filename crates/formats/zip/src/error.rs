@@ -3,7 +3,8 @@
 use forerun_codec::DecodeError;
 use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 
-/// A failed check, with the numbers needed to find the bytes. The offset of the record is stored beside it.
+/// A failed check, with the numbers needed to find the bytes. The offset of the record is stored
+/// beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("no end of central directory record in the last {searched} bytes")]
@@ -73,7 +74,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// Returns whether a member with this deviation is no part of the tree.
+    /// Returns whether a member with this deviation is left out of the tree.
     pub const fn leaves_out(&self) -> bool {
         matches!(
             self,
@@ -86,18 +87,18 @@ impl Check {
         )
     }
 
-    /// Returns the error that this check failed on the record at `offset`.
+    /// Creates the error of this check for the record at `offset`.
     pub fn at(self, offset: u64) -> Error {
         Corrupt::new("zip", None, offset, self).into()
     }
 
-    /// Returns the same while `node` was read.
+    /// Creates the error of this check for the record at `offset`, which was read for `node`.
     pub fn of(self, node: NodeId, offset: u64) -> Error {
         Corrupt::new("zip", Some(node), offset, self).into()
     }
 }
 
-/// Returns bytes as text for a message, cut to a length that fits into a line.
+/// Converts bytes to text for a message, truncated to fit into a line.
 pub fn lossy(bytes: &[u8]) -> String {
     let shown = bytes.get(..256).unwrap_or(bytes);
     String::from_utf8_lossy(shown).into_owned()

@@ -1,4 +1,4 @@
-//! Extra fields (4.5): what members have that their headers have no room for.
+//! Extra fields (4.5): attributes of members that do not fit into the headers.
 
 use forerun_vfs::Timestamp;
 use zerocopy::FromBytes;
@@ -6,15 +6,15 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::time;
 
-/// The fields that the driver knows.
+/// The extra fields that the driver uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extra<'b> {
     /// Contents of the zip64 field (4.5.3).
     pub zip64: Option<&'b [u8]>,
-    /// Last modification: of the extended timestamp, else of NTFS.
+    /// Last modification, from the extended timestamp or else from the NTFS field.
     pub mtime: Option<Timestamp>,
     pub owner: Option<(u32, u32)>,
-    /// The name in UTF-8, and the CRC-32 of the name that it stands for (4.6.9).
+    /// The name in UTF-8, and the CRC-32 of the original name (4.6.9).
     pub unicode: Option<(u32, &'b [u8])>,
 }
 
@@ -26,8 +26,8 @@ const UNICODE_PATH: u16 = 0x7075;
 const OWNER: u16 = 0x7875;
 
 impl<'b> Extra<'b> {
-    /// Reads the fields. Those that are cut or unknown are ignored, as all programs do. Of several of a kind the first
-    /// counts.
+    /// Parses the fields. Ignores truncated and unknown fields, as all programs do. Of several
+    /// fields of a kind the first counts.
     pub fn parse(mut bytes: &'b [u8]) -> Self {
         let mut extra = Self::default();
         let mut ntfs = None;
@@ -47,7 +47,7 @@ impl<'b> Extra<'b> {
     }
 }
 
-/// Splits off the first field: its number, its contents, and the others.
+/// Splits off the first field: its number, its contents, and the remaining fields.
 fn field(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let (id, rest) = U16::read_from_prefix(bytes).ok()?;
     let (len, rest) = U16::read_from_prefix(rest).ok()?;
@@ -55,18 +55,19 @@ fn field(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((id.get(), contents, rest))
 }
 
-/// Returns the modification time of an extended timestamp. The directory has no other one.
+/// Returns the modification time of an extended timestamp, the only time that the directory stores
+/// in it.
 fn extended(contents: &[u8]) -> Option<Timestamp> {
     let (&flags, rest) = contents.split_first()?;
     let (seconds, _) = U32::read_from_prefix(rest).ok()?;
     (flags & 1 != 0).then(|| Timestamp {
-        // Signed, in spite of the specification of Info-ZIP: so do unzip and libarchive.
+        // Signed, contrary to Info-ZIP's specification, as unzip and libarchive read it.
         seconds: i64::from(seconds.get().cast_signed()),
         nanoseconds: 0,
     })
 }
 
-/// Returns the modification time of a field of NTFS (4.5.5): attribute 1 has it.
+/// Returns the modification time from attribute 1 of an NTFS field (4.5.5).
 fn of_ntfs(contents: &[u8]) -> Option<Timestamp> {
     let mut attributes = contents.get(4..)?;
     while let Some((tag, times, rest)) = field(attributes) {
@@ -79,7 +80,7 @@ fn of_ntfs(contents: &[u8]) -> Option<Timestamp> {
     None
 }
 
-/// Returns owner and group: a version, and two numbers behind their lengths.
+/// Returns owner and group: a version, and two numbers, each preceded by its length.
 fn owner(contents: &[u8]) -> Option<(u32, u32)> {
     let (&version, rest) = contents.split_first()?;
     let (uid, rest) = number(rest)?;
@@ -103,7 +104,8 @@ fn unicode(contents: &[u8]) -> Option<(u32, &[u8])> {
     (version == 1 && std::str::from_utf8(name).is_ok()).then_some((crc.get(), name))
 }
 
-/// Reads the values that a zip64 field has, in their order, of the header's fields that are full.
+/// Reads the values of a zip64 field in their order, one for each header field that has its maximum
+/// value.
 pub struct Zip64<'b> {
     left: Option<&'b [u8]>,
 }
@@ -113,13 +115,13 @@ impl<'b> Zip64<'b> {
         Self { left: extra.zip64 }
     }
 
-    /// Returns the value of a field of 32 bits, which the zip64 field has if it is full. Returns nothing if that lacks
-    /// it.
+    /// Returns the value of a 32-bit field. If the field has its maximum, its value is in the zip64
+    /// field; returns `None` if that lacks it.
     pub fn long(&mut self, field: u32) -> Option<u64> {
         if field != u32::MAX {
             return Some(u64::from(field));
         }
-        // Programs that write exactly this size have no such field.
+        // Programs that write exactly this size add no zip64 field.
         let Some(left) = self.left else {
             return Some(u64::from(field));
         };
@@ -128,7 +130,7 @@ impl<'b> Zip64<'b> {
         Some(value.get())
     }
 
-    /// Returns the number of a disk, likewise.
+    /// Returns the value of a disk number in the same way.
     pub fn disk(&mut self, field: u16) -> Option<u32> {
         let Some(left) = self.left.filter(|_| field == u16::MAX) else {
             return Some(u32::from(field));

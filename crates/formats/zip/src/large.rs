@@ -1,7 +1,8 @@
-//! Members that are longer than a block: a pass over each, when it is first read, cuts it into spans.
+//! Members that are longer than a block. When such a member is first read, a pass over it divides
+//! it into spans.
 //!
-//! The spans of DEFLATE are decoded on their own, from within the member. A member of Zstandard in one frame is spooled:
-//! what it decodes to is kept in a temporary file.
+//! Spans of DEFLATE are decoded on their own, from the middle of the member. A Zstandard member
+//! that is one frame is decoded into a temporary file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Range};
@@ -14,11 +15,11 @@ use libdeflater::Crc;
 
 use crate::error::Check;
 
-/// The members that were cut so far.
+/// The members that were divided into spans so far.
 pub struct Large {
     options: IndexOptions,
     members: Mutex<Members>,
-    /// Held during a pass: two must not write to one temporary file.
+    /// Held during a pass, because two passes must not write to one temporary file.
     pass: Mutex<()>,
 }
 
@@ -30,14 +31,14 @@ struct Members {
     spools: Vec<Spool>,
 }
 
-/// A member that was cut.
+/// A member that was divided into spans.
 pub struct CutMember {
     spans: Spans,
-    /// The blob of its spool.
+    /// The blob of its temporary file.
     blob: Option<BlobId>,
 }
 
-/// The facts that the archive states of a member.
+/// The facts that the archive states about a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Stated {
     pub compression: Compression,
@@ -51,7 +52,8 @@ impl Large {
         let options = IndexOptions {
             limits: limits.clone(),
             spool,
-            // A span ends with the first block of DEFLATE from there on, and must not become too long.
+            // A span ends with the first DEFLATE block after this length, and must not become too
+            // long.
             span_len: usual.span_len.min(u64::from(limits.block_len / 2)),
             ..usual
         };
@@ -62,12 +64,12 @@ impl Large {
         }
     }
 
-    /// Returns the spans of the member whose contents are in `part` of the file. The first call for a member decodes it
-    /// once, and verifies its length and its CRC-32.
+    /// Returns the spans of the member whose contents are in `part` of the file. The first call for
+    /// a member decodes it once, and verifies its length and its CRC-32.
     ///
     /// # Errors
-    /// `Corrupt` for a member that is damaged, `Limit`, `Unsupported` without a place for a temporary file that it
-    /// takes, `Spool`, `Io`.
+    /// `Corrupt` for a damaged member, `Limit`, `Unsupported` if a temporary file is needed but not
+    /// allowed, `Spool`, `Io`.
     pub fn member(
         &self,
         source: &dyn ReadAt,
@@ -78,7 +80,7 @@ impl Large {
         if let Some(member) = self.cut(node) {
             return Ok(member);
         }
-        // Readers of other large members wait as well: a pass uses one CPU, and reads in order.
+        // Readers of other large members wait too: a pass uses one CPU, and reads in order.
         let _pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(member) = self.cut(node) {
             return Ok(member);
@@ -159,7 +161,7 @@ impl Blobs for Large {
 }
 
 impl CutMember {
-    /// Calls `visit` for each piece of `range` with its place: in the archive or in the spool.
+    /// Visits each part of `range` with its place: in the archive or in the temporary file.
     pub fn map(
         &self,
         range: Range<u64>,

@@ -1,11 +1,12 @@
-//! zip: a read-only driver.
+//! A read-only driver for zip.
 //!
-//! An archive ends with a directory of its members, and the last record says where the directory is. Opening an
-//! archive reads the end and the directory, and no member. The tree is then in memory. `docs/formats/zip.md` describes
-//! the bytes and the rules of the tree.
+//! An archive ends with a directory of its members, and the last record locates the directory.
+//! Opening an archive reads the end and the directory, but no member. The tree is then in memory.
+//! `docs/formats/zip.md` describes the bytes and the rules of the tree.
 //!
-//! The parser is the driver's own: it needs the places of compressed data, and bounded memory for the directories
-//! of hostile archives. The crate `zip` reads members instead of mapping them.
+//! The driver has its own parser, because it needs the offsets of compressed data, and bounded
+//! memory for the directories of hostile archives. The crate `zip` reads members instead of mapping
+//! them.
 
 use std::sync::Arc;
 
@@ -35,7 +36,6 @@ mod volume;
 
 pub use archive::Zip;
 
-/// zip in the registry.
 pub const FORMAT: Format = Format {
     name: "zip",
     probe_len: 4,
@@ -44,7 +44,7 @@ pub const FORMAT: Format = Format {
         len: end::TAIL,
         probe: |tail| end::find(tail).is_some(),
     }),
-    // The members of an archive lie one after the other, so a search would find each of them.
+    // Archives have no magic number of their own: a search would find each member.
     magics: &[],
     archive: None,
     measure: measure::measure,
@@ -52,13 +52,13 @@ pub const FORMAT: Format = Format {
     open_mut: None,
 };
 
-/// Returns whether a file that starts with `head` is an archive: of members, or an empty one.
+/// Returns whether a file that starts with `head` is an archive, possibly an empty one.
 fn is_zip(head: &[u8]) -> bool {
     head.starts_with(&ondisk::LOCAL) || head.starts_with(&ondisk::END)
 }
 
 /// Returns whether reading a file that starts with `head` may need a temporary file
-/// ([`OpenArchive::spool`](forerun_vfs::OpenArchive::spool)): long members that are compressed with Zstandard do.
+/// ([`OpenArchive::spool`](forerun_vfs::OpenArchive::spool)), as long Zstandard members do.
 #[must_use]
 pub fn may_spool(head: &[u8]) -> bool {
     is_zip(head)

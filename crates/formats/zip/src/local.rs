@@ -1,6 +1,8 @@
-//! Local file headers (4.3.7): a copy of the directory's entry before the contents of each member.
+//! Local file headers (4.3.7), which repeat the directory's entry before the contents of each
+//! member.
 //!
-//! Only the header says where the contents begin, since its extra field may be longer or shorter than the directory's.
+//! Only the local header says where the contents begin, since its extra field may differ in length
+//! from the directory's.
 
 use std::ops::Range;
 
@@ -15,10 +17,7 @@ use crate::ondisk::{LOCAL, LocalHeader};
 
 const HEADER: u64 = u64_from(size_of::<LocalHeader>());
 
-/// Reads the header of a member.
-///
-/// # Errors
-/// `Corrupt` at the header, `Io`.
+/// Reads the local header of a member, which ends before the directory, at `end`.
 pub fn header(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<LocalHeader> {
     let at = data.header;
     let last = at.checked_add(HEADER).filter(|&last| last <= end);
@@ -31,10 +30,7 @@ pub fn header(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<
     }
 }
 
-/// Returns the place of the contents of a member. They end before the directory, at `end`.
-///
-/// # Errors
-/// The errors of [`header`].
+/// Returns the range of a member's contents, which end before the directory, at `end`.
 pub fn contents(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Result<Range<u64>> {
     let header = header(source, id, data, end)?;
     let names = u64::from(header.name_len.get()) + u64::from(header.extra_len.get());
@@ -46,10 +42,7 @@ pub fn contents(source: &dyn ReadAt, id: NodeId, data: &Data, end: u64) -> Resul
     }
 }
 
-/// Returns that the header of a member has another name than the directory, if it has.
-///
-/// # Errors
-/// `Io`.
+/// Returns a deviation if the local header has another name than the directory.
 pub fn other_name(
     source: &dyn ReadAt,
     header: &LocalHeader,
@@ -58,7 +51,7 @@ pub fn other_name(
 ) -> Result<Option<Check>> {
     let start = node.data.header + HEADER;
     let last = start + u64::from(header.name_len.get());
-    // One that reaches further is reported with the contents.
+    // A name that reaches further is reported with the contents.
     if last > end {
         return Ok(None);
     }
@@ -69,8 +62,8 @@ pub fn other_name(
     }))
 }
 
-/// Returns the fields in which the header of a member contradicts the directory. A member of a stream has its sizes and
-/// its CRC-32 behind the contents, and zeros in the header.
+/// Returns the fields in which the local header contradicts the directory. A member written as a
+/// stream has its sizes and its CRC-32 after the contents, and zeros in the local header.
 pub fn differences(header: &LocalHeader, node: &Node, method: u16, flags: u16) -> Vec<Check> {
     /// General purpose bit 3: sizes and CRC-32 follow the contents.
     const DESCRIPTOR: u16 = 8;

@@ -5,15 +5,15 @@ use forerun_spans::Compression;
 
 use crate::ondisk::{ENCRYPTED, MASKED, PATCHED};
 
-/// The ways in which a member is stored.
+/// How a member is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Stored,
     Deflate,
     Zstd,
-    /// One that is not supported, by its number.
+    /// An unsupported method, by its number.
     Other(u16),
-    /// One that only the owner of a password can read.
+    /// Encrypted, so only readable with a password.
     Encrypted,
 }
 
@@ -22,7 +22,7 @@ impl Method {
     pub const fn of(method: u16, flags: u16) -> Self {
         match method {
             _ if flags & (ENCRYPTED | MASKED) != 0 => Self::Encrypted,
-            // Encryption by AES, as other programs mark it.
+            // AES encryption, as other programs mark it.
             99 => Self::Encrypted,
             _ if flags & PATCHED != 0 => Self::Other(method),
             0 => Self::Stored,
@@ -32,7 +32,6 @@ impl Method {
         }
     }
 
-    /// Returns the name in reports.
     pub fn name(self) -> String {
         let name = match self {
             Self::Stored => "stored",
@@ -54,8 +53,8 @@ impl Method {
         name.to_string()
     }
 
-    /// Returns the codec of a member that is decoded as one block, and its compression where it is cut into spans.
-    /// Returns nothing for a member that is not compressed, or cannot be read.
+    /// Returns the codec of a member that is one block, and the compression of a member that is
+    /// divided into spans. Returns `None` for a member that is not compressed, or cannot be read.
     pub const fn compressed(self) -> Option<(Codec, Compression)> {
         match self {
             Self::Deflate => Some((Codec::Deflate, Compression::Deflate)),

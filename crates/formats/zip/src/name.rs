@@ -1,13 +1,14 @@
-//! The names of members (4.4.17), in the encodings that are in use.
+//! The names of members (4.4.17), in the encodings that programs use.
 //!
-//! Without the flag for UTF-8, the specification says IBM code page 437. Programs on UNIX store the bytes of the
-//! filesystem instead, whatever they are, and some on Windows backslashes in place of slashes.
+//! Without the flag for UTF-8, the specification says IBM code page 437. In fact, programs on UNIX
+//! store the bytes of the filesystem in any encoding, and some on Windows use backslashes in place
+//! of slashes.
 
 use std::borrow::Cow;
 
 use crate::ondisk::{HOST_FAT, HOST_OS_X, HOST_UNIX, UTF8};
 
-/// Returns the path of a member in the bytes that a tree shows.
+/// Returns the path of a member as a tree shows it.
 pub fn path(raw: &[u8], flags: u16, host: u8) -> Cow<'_, [u8]> {
     let is_bytes = flags & UTF8 != 0 || host == HOST_UNIX || host == HOST_OS_X;
     let path = if is_bytes || std::str::from_utf8(raw).is_ok() {

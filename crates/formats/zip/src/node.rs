@@ -1,13 +1,10 @@
-//! The nodes of the tree.
-
 use forerun_vfs::{Ownership, Timestamp};
 
 use crate::method::Method;
 
-/// A node of the tree.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Offset of the entry in the central directory; nothing for a directory that only paths name.
+    /// Offset of the entry in the central directory; `None` for a directory that only paths name.
     pub entry: Option<u64>,
     pub mode: u16,
     pub uid: u32,
@@ -20,11 +17,11 @@ pub struct Node {
 /// Where the contents of a member are, and how they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Offset of the local file header in the file. The contents follow it.
+    /// Offset in the file of the local header, which precedes the contents.
     pub header: u64,
-    /// Bytes that they take.
+    /// Stored length of the contents.
     pub len: u64,
-    /// CRC-32 of the contents.
+    /// CRC-32 of the decoded contents.
     pub crc: u32,
     pub method: Method,
 }

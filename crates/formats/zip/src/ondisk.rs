@@ -22,18 +22,19 @@ pub const ENCRYPTED: u16 = 1;
 pub const PATCHED: u16 = 1 << 5;
 /// General purpose bit 11: the name is UTF-8.
 pub const UTF8: u16 = 1 << 11;
-/// General purpose bit 13: fields of the local header are masked, since the directory is encrypted.
+/// General purpose bit 13: fields of the local header are masked, because the directory is
+/// encrypted.
 pub const MASKED: u16 = 1 << 13;
 
-/// `version made by`, upper byte: MS-DOS and others with FAT (4.4.2).
+/// Upper byte of `version made by`: MS-DOS and others with FAT (4.4.2).
 pub const HOST_FAT: u8 = 0;
 pub const HOST_UNIX: u8 = 3;
-/// The same: OS X.
+/// Upper byte of `version made by`: OS X.
 pub const HOST_OS_X: u8 = 19;
 
-/// The value of a field of 16 bits that is kept in the zip64 record.
+/// The value of a 16-bit field whose real value is in the zip64 record.
 pub const IN_ZIP64_SHORT: u16 = u16::MAX;
-/// The same of 32 bits.
+/// The value of a 32-bit field whose real value is in the zip64 record.
 pub const IN_ZIP64: u32 = u32::MAX;
 
 /// Local file header, before the name (4.3.7).

@@ -1,12 +1,12 @@
-//! Dates and times as MS-DOS keeps them (4.4.6): local time, in steps of two seconds.
+//! Dates and times in the form of MS-DOS (4.4.6): local time, in steps of two seconds.
 
 use forerun_io::u32_from;
 use forerun_vfs::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Returns the moment of a date and a time in a zone `local` minutes east of UTC. Fields out of range, as in members
-/// without a date, make it the first day of 1980.
+/// Converts a date and a time in a zone `local` minutes east of UTC. Fields out of range, as in
+/// members without a date, mean the first day of 1980.
 pub fn of_dos(date: u16, time: u16, local: i16) -> Timestamp {
     let moment = civil(date, time).unwrap_or(DateTime::constant(1980, 1, 1, 0, 0, 0, 0));
     let seconds = moment
@@ -27,7 +27,7 @@ fn civil(date: u16, time: u16) -> Option<DateTime> {
     DateTime::new(year, month, day, hour, minute, second.checked_mul(2)?, 0).ok()
 }
 
-/// Returns the moment of a count of 100 nanoseconds since 1601, as NTFS keeps it.
+/// Converts an NTFS time: the number of 100 nanoseconds since 1601.
 pub fn of_ntfs(ticks: u64) -> Timestamp {
     /// Seconds from 1601 to 1970.
     const EPOCH: i64 = 11_644_473_600;

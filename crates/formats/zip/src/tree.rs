@@ -1,6 +1,6 @@
-//! The tree that an archive unpacks to: members in order, later ones in place of earlier ones.
+//! The tree that an archive unpacks to. Later members replace earlier ones.
 //!
-//! No symbolic link is followed: a member below one is left out.
+//! Symbolic links are not followed: a member below one is left out.
 
 use forerun_vfs::{
     FileType, Limits, ListedBuilder, ListedPlace, ListedTree, Ownership, PathRefused, Result,
@@ -10,10 +10,9 @@ use crate::entry::Member;
 use crate::error::{Check, lossy};
 use crate::node::Node;
 
-/// The tree of an archive.
 pub type Tree = ListedTree<Node>;
 
-/// A tree while members are added.
+/// A tree that is being built.
 pub struct Builder {
     tree: ListedBuilder<Node>,
     ownership: Ownership,
@@ -28,10 +27,8 @@ impl Builder {
         }
     }
 
-    /// Adds a member, whose entry is at `at`. Returns why it was left out or is odd.
-    ///
-    /// # Errors
-    /// `Limit`.
+    /// Adds a member, whose entry is at `at`. Returns why it was left out or deviates from the
+    /// format. Fails with `Limit`.
     pub fn add(&mut self, member: &Member<'_>, at: u64) -> Result<Option<Check>> {
         let path = || lossy(&member.path);
         if member.disk != 0 {
@@ -48,7 +45,7 @@ impl Builder {
         };
         let is_dir = member.kind == FileType::Directory;
         let Some((name, parents)) = components.split_last() else {
-            // Some programs store the root as well.
+            // Some programs store the root too.
             if is_dir {
                 self.set(ListedPlace::ROOT, member, at);
             }
@@ -78,7 +75,7 @@ impl Builder {
         })
     }
 
-    /// Describes a node. Returns whether another member has described it.
+    /// Sets the properties of a node. Returns whether an earlier member has set them.
     fn set(&mut self, place: ListedPlace, member: &Member<'_>, at: u64) -> bool {
         let owner = (self.ownership.uid, self.ownership.gid);
         let Some(node) = self.tree.get_mut(place) else {

@@ -1,5 +1,3 @@
-//! The properties of an archive as a whole.
-
 use forerun_vfs::VolumeInfo;
 
 use crate::directory::Directory;

@@ -1,7 +1,7 @@
-//! Makes small archives for tests and seeds: every method that is read, and every record.
+//! Makes small archives for tests and seeds, with every supported method and every record.
 //!
-//! This is no writer for users. It compresses nothing: its streams hold their bytes as they are, so that the same members
-//! give the same archive whatever libraries the workspace uses.
+//! Not a writer for users. It compresses nothing: its streams hold their bytes uncompressed, so
+//! that the same members give the same archive whatever libraries the workspace uses.
 
 use forerun_io::{u64_from, usize_from};
 use libdeflater::crc32;
@@ -15,22 +15,22 @@ pub struct Made {
     pub name: Vec<u8>,
     /// Contents before they are encoded.
     pub contents: Vec<u8>,
-    /// Compression method. Of 8 and 93 the contents are encoded, of others they are stored as they are.
+    /// Compression method. Contents are encoded for 8 and 93, and stored unchanged for others.
     pub method: u16,
     pub flags: u16,
-    /// `version made by`, upper byte.
+    /// Upper byte of `version made by`.
     pub host: u8,
     pub attributes: u32,
-    /// Extra field in the directory, and in the local header.
+    /// Extra field in both headers.
     pub extra: Vec<u8>,
-    /// Extra field in the local header.
+    /// Extra field in the local header only.
     pub local_extra: Vec<u8>,
     /// Whether sizes and offset are in a zip64 field.
     pub zip64: bool,
 }
 
 impl Made {
-    /// Creates a member of UNIX with a mode: of the type that the mode names.
+    /// Creates a UNIX member with this mode, which includes the type.
     #[must_use]
     pub fn new(name: &[u8], mode: u32, method: u16, contents: &[u8]) -> Self {
         Self {
@@ -55,7 +55,6 @@ impl Made {
     }
 }
 
-/// Returns an archive of members.
 #[must_use]
 pub fn archive(members: &[Made]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -93,7 +92,6 @@ pub fn archive(members: &[Made]) -> Vec<u8> {
     bytes
 }
 
-/// Adds a member and its entry.
 fn member(made: &Made, bytes: &mut Vec<u8>, directory: &mut Vec<u8>) {
     let encoded = made.encoded();
     let offset = u64_from(bytes.len());
@@ -138,7 +136,7 @@ fn member(made: &Made, bytes: &mut Vec<u8>, directory: &mut Vec<u8>) {
     directory.extend_from_slice(&extra);
 }
 
-/// Returns a stream of DEFLATE whose blocks are stored (RFC 1951, 3.2.4).
+/// Returns a DEFLATE stream of stored blocks (RFC 1951, 3.2.4).
 fn deflate(contents: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = contents;
@@ -156,9 +154,9 @@ fn deflate(contents: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns a frame of Zstandard whose blocks are raw (RFC 8878, 3.1.1).
+/// Returns a Zstandard frame of raw blocks (RFC 8878, 3.1.1).
 fn zstd(contents: &[u8]) -> Vec<u8> {
-    // One segment, and four bytes of content size.
+    // A single segment, and a content size of four bytes.
     let mut bytes = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0];
     bytes.extend(long(u64_from(contents.len())).to_le_bytes());
     let mut rest = contents;
@@ -174,7 +172,6 @@ fn zstd(contents: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns an extra field.
 #[must_use]
 pub fn field(id: u16, contents: &[u8]) -> Vec<u8> {
     let mut bytes = id.to_le_bytes().to_vec();
@@ -183,7 +180,7 @@ pub fn field(id: u16, contents: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns archives that have every record and kind of member, with names for them.
+/// Returns archives with every record and kind of member, and names for them.
 #[must_use]
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let text = b"text ".repeat(40);

@@ -1,4 +1,5 @@
-//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
+//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the
+//! API.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ pub use maker::seeds;
 /// Length of the members of a seed that are longer than a block.
 const LARGE: u64 = 80 << 10;
 
-/// Opens `bytes` as an archive, exercises the whole driver, and decodes its blocks. Returns the errors.
+/// Opens `bytes` as an archive, exercises the whole driver, and decodes its blocks. Returns the
+/// errors.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
     with.limits = limits();
@@ -35,7 +37,8 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
     errors
 }
 
-/// Returns limits under which every input takes milliseconds, and members are cut into spans.
+/// Returns limits under which every input takes milliseconds, and long members are divided into
+/// spans.
 #[must_use]
 pub fn limits() -> forerun_vfs::Limits {
     let mut limits = exercise::limits();

@@ -1,4 +1,4 @@
-//! Opens archives of bytes, and reads their members.
+//! Helpers that open archives and read their members.
 
 use std::fs::File;
 use std::io;
@@ -20,12 +20,11 @@ pub fn open(bytes: &[u8]) -> Zip {
     zip
 }
 
-/// Opens an archive with members that cannot be read.
+/// Opens an archive in which members may be unreadable.
 pub fn open_damaged(bytes: &[u8]) -> Zip {
     Zip::open(source(bytes), &Limits::default()).unwrap()
 }
 
-/// Returns the error of opening bytes.
 pub fn refused(bytes: &[u8]) -> String {
     let opened = Zip::open(source(bytes), &Limits::default());
     opened.map(|_| ()).unwrap_err().to_string()
@@ -36,12 +35,11 @@ pub fn node(zip: &Zip, path: &str) -> NodeId {
     resolve(zip, path.as_bytes(), FollowLast::No, &limits).unwrap()
 }
 
-/// Reads all of the tree.
 pub fn tree(zip: &Zip, bytes: &[u8]) -> Result<TreeModel> {
     TreeModel::of_image(zip, &*source(bytes))
 }
 
-/// Returns the warnings of an archive, without their places.
+/// Returns the warnings of an archive, without their offsets.
 pub fn warnings(zip: &Zip) -> Vec<String> {
     let warnings = &zip.volume().warnings;
     let place = |text: &str| text.rfind(" (at ").unwrap_or(text.len());
@@ -51,7 +49,7 @@ pub fn warnings(zip: &Zip) -> Vec<String> {
         .collect()
 }
 
-/// Returns the texts of all that a check of the whole archive and of each member reports.
+/// Returns the problems that the checks of the archive and of each member report.
 pub fn problems(zip: &Zip) -> Vec<String> {
     let mut found = Vec::new();
     let mut report = |problem: forerun_vfs::Problem| found.push(problem.error.to_string());
@@ -62,7 +60,7 @@ pub fn problems(zip: &Zip) -> Vec<String> {
     found
 }
 
-/// Opens bytes with blocks of at most 64 KiB, and a place for temporary files.
+/// Opens an archive with blocks of at most 64 KiB. Temporary files are allowed if `spool` is set.
 pub fn open_small_blocks(bytes: &[u8], spool: bool) -> Zip {
     struct Temporary;
 

@@ -1,4 +1,4 @@
-//! Archives that lie: the exact errors, and mutations of every byte.
+//! Hostile archives: the exact errors, and mutations of every byte.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use forerun_zip::fuzzing::{self, seeds};
 
 use crate::common::{node, open, open_damaged, problems, refused, source, tree};
 
-/// An archive of one member, `a` with the contents `text`: offsets of its records.
+/// Offsets of the records in an archive of one member, `a` with the contents `text`.
 const ENTRY: usize = 35;
 const END: usize = ENTRY + 47;
 

@@ -65,7 +65,7 @@ fn one_pass_serves_all_reads() {
     let once = counting.bytes() - opened;
     assert!(once >= LEN as u64 && once < LEN as u64 + 100_000, "{once}");
     places(&zip, "deflate");
-    // The local header only.
+    // Only the local header.
     assert!(counting.bytes() - opened - once < 100);
 }
 

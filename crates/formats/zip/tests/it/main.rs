@@ -1,4 +1,4 @@
-//! The zip driver against libarchive and Python's zipfile, on archives made by hand, and on archives that lie.
+//! The zip driver against libarchive and Python's zipfile, and on hand-made and hostile archives.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Archives of libarchive and of Python's zipfile read as the trees that they were made of.
+//! Archives of libarchive and of Python's zipfile: the driver reads the original trees from them.
 
 use std::fs;
 use std::path::Path;
@@ -13,14 +13,14 @@ use forerun_zip::Zip;
 
 use crate::common::{problems, warnings};
 
-/// The parts of a tree that the format keeps, as these programs write it.
+/// The properties that the format keeps, as these programs write them.
 const KEEPS: Keeps = Keeps {
     hard_links: false,
     special: false,
     ..Keeps::EVERYTHING
 };
 
-/// Python: packs the tree into the archive, with the number of a method, behind a prefix.
+/// A Python script that packs a tree into an archive, with the number of a method, after a prefix.
 const ZIPFILE: &str = "
 import os, sys, zipfile
 tree, archive, method, prefix = sys.argv[1:]
@@ -106,7 +106,7 @@ fn archives_of_zipfile_read_as_their_trees() {
             return;
         }
         let mut actual = read(&archive);
-        // zipfile stores no root, and its times are local and of two seconds.
+        // zipfile does not store the root, and its times are local, in steps of two seconds.
         let root = expected.nodes.get(&b""[..]).unwrap();
         actual.nodes.insert(Vec::new(), root.clone());
         let keeps = Keeps {

@@ -1,7 +1,7 @@
 //! The blocks of a file: its table of pointers, resolved to extents.
 //!
 //! A pointer holds the end of its block, which is the start of the next one. With the flag
-//! `EXT_BLOCK_POINTERS` a pointer may also mark its block as not compressed, and may hold the start
+//! `EXT_BLOCK_POINTERS` a pointer may also mark its block as uncompressed, and may hold the start
 //! of the block instead of its end.
 
 use std::ops::{ControlFlow, Range};
@@ -21,21 +21,17 @@ pub struct Table<'a> {
     size: u64,
     /// Offset of the first pointer.
     start: u64,
-    /// Offset behind the last one.
+    /// Offset after the last pointer.
     end: u64,
 }
 
-/// The place of a block.
 struct Stored {
     range: Range<u64>,
     compressed: bool,
 }
 
 impl<'a> Table<'a> {
-    /// Locates the table.
-    ///
-    /// # Errors
-    /// `Corrupt` if it does not lie in the image.
+    /// Locates the table. Fails with `Corrupt` if it does not lie in the image.
     pub fn new(image: &'a Image, node: NodeId, inode: &Inode) -> Result<Self> {
         let (start, blocks) = (inode.offset, inode.blocks());
         let len = blocks * POINTER_LEN;
@@ -57,9 +53,6 @@ impl<'a> Table<'a> {
     }
 
     /// Visits the extents of the blocks that `range` touches, until the visitor breaks.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Io`.
     pub fn map(
         &self,
         range: Range<u64>,
@@ -71,7 +64,7 @@ impl<'a> Table<'a> {
         }
         let (first, behind) = (range.start / BLOCK, end.div_ceil(BLOCK));
         let mut pointers = self.pointers(first.saturating_sub(1)..behind)?;
-        // The end of the previous block. Its own start does not matter.
+        // The end of the previous block is needed, but not its start.
         let mut previous = match first.checked_sub(1) {
             None => self.end,
             Some(before) => match pointers.next() {
@@ -89,7 +82,7 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Reads the pointers of some blocks. There are at most 4096: a size has 24 bits.
+    /// Reads the pointers of some blocks: at most 4096, because a size has 24 bits.
     fn pointers(&self, blocks: Range<u64>) -> Result<impl Iterator<Item = u32>> {
         let order = self.image.superblock.order;
         let len = (blocks.end - blocks.start) * POINTER_LEN;
@@ -103,8 +96,8 @@ impl<'a> Table<'a> {
         self.start + block * POINTER_LEN
     }
 
-    /// Returns the place of the block that `pointer` leads to. `previous` is the end of the block
-    /// before it. Without it the block is taken as empty, for callers that need only its end.
+    /// Returns the range of the block of `pointer`. `previous` is the end of the block before it.
+    /// If it is `None`, the block is taken as empty, for callers that need only its end.
     fn resolve(&self, block: u64, pointer: u32, previous: Option<u64>) -> Result<Stored> {
         let fail = |check: Check| Err(check.at(Some(self.node), self.pointer_at(block)));
         let extended = self.image.superblock.has_pointer_flags();
@@ -115,7 +108,7 @@ impl<'a> Table<'a> {
         };
         let (value, compressed) = (u64::from(pointer & !flags), flags & BLK_UNCOMPRESSED == 0);
         let range = if flags & BLK_DIRECT_PTR == 0 {
-            // Blocks follow their table, except where pointers may lead anywhere.
+            // Blocks follow their table, unless pointers have flags and may lead anywhere.
             let least = if extended { 0 } else { self.end };
             let start = previous.unwrap_or_else(|| value.max(least));
             if value < start {
@@ -142,8 +135,8 @@ impl<'a> Table<'a> {
         Ok(Stored { range, compressed })
     }
 
-    /// Returns the range of a block by its start: a compressed block begins with its length in 16 bits,
-    /// any other is as long as its part of the file.
+    /// Returns the range of a block by its start. A compressed block begins with its length in 16
+    /// bits; an uncompressed block is as long as its part of the file.
     fn direct(&self, block: u64, start: u64, compressed: bool) -> Result<Range<u64>> {
         if !compressed {
             return Ok(start..start + self.decoded_len(block));

@@ -1,4 +1,5 @@
-//! Checks that reading does not need: the checksum of the image, reserved fields, the order of entries.
+//! Checks that reading does not need: the checksum of the image, reserved fields, the order of
+//! entries.
 
 use std::sync::Arc;
 
@@ -11,13 +12,11 @@ use crate::indexes::Indexes;
 use crate::ondisk::SHIFTED_ROOT_OFFSET;
 use crate::superblock::without_crc;
 
-/// Bytes summed at a time.
+/// Number of bytes summed at a time.
 const PIECE: u64 = 128 << 10;
 
-/// Checks the image as a whole. The checksum covers all of it, file data too, so all of it is read.
-///
-/// # Errors
-/// `Io`.
+/// Checks the image as a whole. The checksum covers all of it, so all of it is read, including file
+/// data.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let superblock = &image.superblock;
     let at = superblock.offset;
@@ -44,7 +43,7 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     Ok(())
 }
 
-/// Sums the image from the superblock to its end, with the checksum itself taken as 0.
+/// Sums the image from the superblock to its end, with the checksum field taken as 0.
 fn checksum(image: &Image) -> Result<u32> {
     let (start, end) = (image.superblock.offset, image.superblock.image_len);
     let mut sum = libdeflater::Crc::new();
@@ -61,11 +60,8 @@ fn checksum(image: &Image) -> Result<u32> {
     Ok(sum.sum())
 }
 
-/// Checks one node; of a directory, the order of its entries as well. The caller lists directories
+/// Checks one node, and for a directory also the order of its entries. The caller lists directories
 /// and reads files, which reports all other damage.
-///
-/// # Errors
-/// The errors of [`Image::inode`], `Io`.
 pub fn node(
     image: &Image,
     indexes: &Indexes,

@@ -1,4 +1,4 @@
-//! The on-disk fields in words, for `dump`.
+//! Texts for the on-disk fields, for `dump`.
 
 use forerun_vfs::FileType;
 
@@ -56,7 +56,7 @@ fn flags(superblock: &Superblock) -> String {
     format!("{:#x}{separator}{names}", superblock.flags)
 }
 
-/// Returns the fields of the inode at `at` in the image's order, and the places they lead to.
+/// Returns the fields of the inode at `at` in the image's order, and the offsets they contain.
 pub fn inode(superblock: &Superblock, at: u64, inode: &Inode) -> Fields {
     let device = match inode.kind {
         FileType::BlockDevice | FileType::CharDevice => {

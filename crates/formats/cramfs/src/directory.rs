@@ -1,8 +1,8 @@
-//! Reads the entries of a directory together, and puts them in the order of their names.
+//! Reads all entries of a directory, and sorts them by name.
 //!
-//! A directory is a run of bytes: inodes, each with its name behind it. Entries can only be found one
-//! after the other, so a lookup in the bytes would pass over half of them. Images say whether entries are
-//! sorted, but may lie; so the order of names is made here.
+//! A directory is a sequence of inodes, each followed by its name. Entries can only be found one
+//! after the other, so a lookup in the bytes would pass over half of them. The image may claim that
+//! entries are sorted, but the claim may be wrong; so the driver sorts them itself.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +14,12 @@ use crate::image::Image;
 use crate::inode::Inode;
 use crate::ondisk::INODE_LEN;
 
-/// Bytes read at once, so that the entries before an unreadable place can be shown.
+/// Number of bytes read at once, so that the entries before an unreadable part can be shown.
 const PIECE: u64 = 64 << 10;
-/// Most damaged entries, after which the rest of a directory is not read. Directories of a hostile
-/// image may overlap, and each of a million could hold a million such entries.
+/// Most damaged entries; the rest of such a directory is not read. Directories of a hostile image
+/// may overlap, and each of a million could hold a million damaged entries.
 const DAMAGED_MAX: usize = 256;
 
-/// An entry and the node it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     pub name: &'a [u8],
@@ -31,24 +30,21 @@ pub struct Entry<'a> {
 /// The usable entries of a directory.
 #[derive(Debug)]
 pub struct Directory {
-    /// Offset in the image of the first entry.
+    /// Offset of the first entry in the image.
     start: u64,
     order: ByteOrder,
     bytes: Vec<u8>,
     /// Positions in `bytes`, in the image's order.
     entries: Vec<u32>,
-    /// The same in the order of names.
+    /// Positions in `bytes`, in the order of names.
     by_name: Vec<u32>,
-    /// The first defect. Usable entries behind it are among `entries`, as far as they can be found.
+    /// The first defect. Usable entries after it are in `entries`, as far as they can be found.
     pub damage: Option<Error>,
 }
 
 impl Directory {
-    /// Reads the entries of the directory `dir`. Damage to entries, and parts that cannot be read, are
-    /// kept in [`damage`](Self::damage).
-    ///
-    /// # Errors
-    /// `Corrupt` if the entries lie outside the image.
+    /// Reads the entries of the directory `dir`. Records damaged entries and unreadable parts in
+    /// [`damage`](Self::damage). Fails with `Corrupt` only if the entries lie outside the image.
     pub fn load(image: &Image, dir: NodeId, inode: &Inode) -> Result<Self> {
         let (start, size) = (inode.offset, u64::from(inode.size));
         let mut directory = Self {
@@ -76,15 +72,16 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Reads and finds entries up to the end, or to the first place behind which none can be used.
+    /// Reads and finds entries up to the end, or to the first defect after which no entry can be
+    /// used.
     fn read(&mut self, scan: &mut Scan<'_>, size: u64) {
         let mut done = 0;
         while done < size {
             let len = PIECE.min(size - done);
             match scan.image.read(self.start + done, len) {
                 Ok(piece) => self.bytes.extend_from_slice(&piece),
-                // It replaces damage that was found before, because it means that the directory may
-                // be read again.
+                // A read error replaces earlier damage, because it means that the directory may be
+                // read again.
                 Err(error) => {
                     self.damage = Some(error);
                     return;
@@ -113,7 +110,7 @@ impl Directory {
         })
     }
 
-    /// Returns the name of the entry at `at` without its padding.
+    /// Returns the name of the entry at `at`, without its padding.
     fn name(&self, at: usize) -> &[u8] {
         let rest = &self.bytes[at..];
         let end = INODE_LEN + Inode::name_len_of(rest, self.order);
@@ -128,8 +125,8 @@ impl Directory {
         self.name(usize_from(u64::from(position)))
     }
 
-    /// Puts the entries in the order of names. Of several entries with one name only the first is kept,
-    /// and the second is damage.
+    /// Sorts the entries by name. Of several entries with one name only the first is kept, and the
+    /// second is reported as damage.
     fn sort(&mut self, dir: NodeId) {
         let mut by_name = self.entries.clone();
         let order = |a: &u32, b: &u32| self.name_of(*a).cmp(self.name_of(*b)).then(a.cmp(b));
@@ -158,7 +155,6 @@ impl Directory {
         self.by_name = by_name;
     }
 
-    /// Returns the entry of that name.
     pub fn find(&self, name: &[u8]) -> Option<Entry<'_>> {
         let found = self
             .by_name
@@ -204,8 +200,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Finds the entries whose bytes have been read. Breaks when no more can be used. An unusable
-    /// entry is left out; the length of its name still gives the start of the next one.
+    /// Finds the entries in the bytes that were read. Breaks when no further entry can be used.
+    /// Leaves out unusable entries; the length of their names still gives the start of the next
+    /// entry.
     fn entries(&mut self, directory: &mut Directory, is_all: bool) -> ControlFlow<()> {
         let limits = &self.image.limits;
         while self.at < directory.bytes.len() {
@@ -249,7 +246,6 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns a name for messages.
 pub fn lossy(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }

@@ -1,5 +1,3 @@
-//! The cramfs driver: implements the seam.
-
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -15,12 +13,12 @@ use crate::indexes::Indexes;
 use crate::ondisk::{BLOCK, INODE_LEN, NAME_MAX, UNIT};
 use crate::{check, describe, symlink};
 
-/// Bytes of the smallest entry: an inode and a name of up to four bytes.
+/// Length of the smallest entry: an inode and a name of up to four bytes.
 const ENTRY_MIN: u64 = 16;
 const _: () = assert!(ENTRY_MIN == 12 + UNIT && INODE_LEN == 12);
 
-/// An open cramfs image. A node is the offset of its inode, which is part of one directory entry: each
-/// entry is a node of its own, since the format keeps no hard links.
+/// An open cramfs image. A node is the offset of its inode, which is part of one directory entry.
+/// Each entry is a node of its own, since the format has no hard links.
 pub struct Cramfs {
     image: Image,
     indexes: Indexes,
@@ -28,7 +26,7 @@ pub struct Cramfs {
 }
 
 impl Cramfs {
-    /// Opens the image at the start of `metadata`; it may end before the source does.
+    /// Opens the image at the start of `metadata`, which may be longer than the image.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the superblock or the root's inode fails a check,
@@ -37,10 +35,10 @@ impl Cramfs {
         Self::open_with(metadata, limits, false)
     }
 
-    /// Opens the image. With `rescue`, it may be cut: files end where the source does.
+    /// Opens the image. With `rescue`, the image may be truncated: files end where the source ends.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_with(metadata: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let image = Image::open(metadata, limits, rescue)?;
         Ok(Self {
@@ -88,7 +86,8 @@ impl FileSystem for Cramfs {
         let directory = self.indexes.get(&self.image, dir)?;
         match (directory.find(name), &directory.damage) {
             (Some(entry), _) => Ok(Some(entry.node)),
-            // The name may belong to a damaged entry, or lie behind it.
+            // The name may belong to a damaged entry, or to one that cannot be found because of the
+            // damage.
             (None, Some(damage)) => Err(damage.clone()),
             (None, None) => Ok(None),
         }
@@ -175,7 +174,7 @@ impl Layout for Cramfs {
         Some(self.image.superblock.image_len / ENTRY_MIN)
     }
 
-    /// Pointers that hold the start of a block may share it.
+    /// Pointers that hold the start of a block may share the block.
     fn shares_blocks(&self) -> bool {
         self.image.superblock.has_pointer_flags()
     }

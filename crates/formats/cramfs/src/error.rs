@@ -81,7 +81,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// Returns the error that this check failed on the structure at `offset`.
+    /// Creates the error of this check for the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("cramfs", node, offset, self).into()
     }

@@ -1,4 +1,4 @@
-//! Reads inodes and other metadata of one image.
+//! Reads inodes and other metadata of an image.
 
 use std::sync::Arc;
 
@@ -9,20 +9,17 @@ use crate::inode::Inode;
 use crate::ondisk::{INODE_LEN, UNIT};
 use crate::superblock::{HEAD_LEN, Superblock};
 
-/// The bytes of an image, its superblock, and the limits.
 pub struct Image {
     source: Arc<dyn ReadAt>,
     pub superblock: Superblock,
     pub limits: Limits,
-    /// The image is shorter than its superblock says, which a rescue passes over.
+    /// Whether the image is shorter than its superblock says, which only a rescue accepts.
     pub is_cut: bool,
 }
 
 impl Image {
-    /// Reads and checks the superblock. With `rescue`, the image may be cut: it ends with the source then.
-    ///
-    /// # Errors
-    /// The errors of [`Superblock::parse`], `Io` if it cannot be read.
+    /// Reads and checks the superblock. With `rescue`, the image may be truncated, and ends where
+    /// the source ends.
     pub fn open(source: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
         let len = source.len();
@@ -38,10 +35,8 @@ impl Image {
         })
     }
 
-    /// Returns the inode of a node. The node's id is the offset of its inode.
-    ///
-    /// # Errors
-    /// `StaleNode` for an id where no inode can be, `Corrupt`, `Io`.
+    /// Reads the inode of a node. The node's id is the offset of its inode. Fails with `StaleNode`
+    /// for an id at which no inode can be.
     pub fn inode(&self, node: NodeId) -> Result<Inode> {
         let superblock = &self.superblock;
         if node == superblock.root_node() {
@@ -56,16 +51,13 @@ impl Image {
         Inode::parse(&bytes, superblock.order).map_err(|check| check.at(Some(node), node.0))
     }
 
-    /// Returns whether a range lies in the image.
     pub fn contains(&self, start: u64, len: u64) -> bool {
         let end = start.checked_add(len);
         end.is_some_and(|end| end <= self.superblock.image_len)
     }
 
-    /// Reads a range of the image. The caller checked it against the image and bounded its length.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Reads a range of the image. The caller must have checked it against the image and bounded
+    /// its length.
     pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         read(&*self.source, offset, len)
     }

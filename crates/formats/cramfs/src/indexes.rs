@@ -1,5 +1,3 @@
-//! The directories used last, bounded in bytes.
-
 use std::sync::Arc;
 
 use forerun_io::WeighedCache;
@@ -8,9 +6,9 @@ use forerun_vfs::{Error, FileType, NodeId, Result};
 use crate::directory::Directory;
 use crate::image::Image;
 
-/// Directories by node, together within [`Limits::dir_index_bytes`](forerun_vfs::Limits). The
-/// largest that the format can hold takes 24 MiB. A directory that does not fit is read again at
-/// each use.
+/// Recently used directories, together within [`Limits::dir_index_bytes`](forerun_vfs::Limits). The
+/// largest directory that the format can hold takes 24 MiB. A directory that does not fit is read
+/// again at each use.
 pub struct Indexes {
     cache: WeighedCache<NodeId, Arc<Directory>>,
 }
@@ -22,10 +20,7 @@ impl Indexes {
         }
     }
 
-    /// Returns the entries of `dir`, from memory or read now.
-    ///
-    /// # Errors
-    /// `NotADirectory`, the errors of [`Image::inode`] and [`Directory::load`].
+    /// Returns the entries of `dir`, and reads them if needed.
     pub fn get(&self, image: &Image, dir: NodeId) -> Result<Arc<Directory>> {
         if let Some(directory) = self.cache.get(&dir) {
             return Ok(directory);

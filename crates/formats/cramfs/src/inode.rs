@@ -1,5 +1,3 @@
-//! Parses the twelve bytes of an inode.
-
 use forerun_io::{u16_from, usize_from};
 use forerun_vfs::{ByteOrder, Device, FileType};
 
@@ -10,23 +8,20 @@ use crate::ondisk::{BLOCK, INODE_LEN, UNIT, split, word};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
     pub kind: FileType,
-    /// As stored, with the bits of the type.
+    /// The mode as stored, including the bits of the type.
     pub mode: u16,
     pub uid: u16,
     pub gid: u8,
-    /// Bytes of data or of entries; of a device its number.
+    /// Bytes of data or of entries; for a device its number.
     pub size: u32,
-    /// Bytes of the name that follows, with its padding.
+    /// Length of the name that follows, with its padding.
     pub name_len: usize,
-    /// Byte offset in the image: of the block table, or of the first entry.
+    /// Byte offset in the image of the block table, or of the first entry.
     pub offset: u64,
 }
 
 impl Inode {
     /// Parses the first [`INODE_LEN`] bytes of `bytes`.
-    ///
-    /// # Errors
-    /// The check that failed.
     pub fn parse(bytes: &[u8], order: ByteOrder) -> Result<Self, Check> {
         if bytes.len() < INODE_LEN {
             return Err(Check::InodeCut { len: bytes.len() });
@@ -35,7 +30,7 @@ impl Inode {
         let (mode, uid) = field(0, 16);
         let (size, gid) = field(4, 24);
         let (name_units, offset_units) = field(8, 6);
-        // The widths above bound all of these.
+        // The widths of the bit fields above bound all of these.
         let mode = u16_from(u64::from(mode));
         let [gid, ..] = gid.to_le_bytes();
         Ok(Self {
@@ -49,22 +44,21 @@ impl Inode {
         })
     }
 
-    /// Returns the length of the name behind an inode, whatever else is wrong with the inode.
+    /// Returns the length of the name after an inode, even if the inode is invalid.
     pub fn name_len_of(bytes: &[u8], order: ByteOrder) -> usize {
         name_len(split(order, word(bytes, 8, order), 6).0)
     }
 
-    /// Returns the device number. Linux packs it into 32 bits, of which the format keeps 24.
+    /// Returns the device number. Linux packs it into 32 bits, of which the format stores 24.
     pub const fn device(&self) -> Device {
         Device::unpack(self.size)
     }
 
-    /// Returns the number of blocks of file data.
     pub fn blocks(&self) -> u64 {
         u64::from(self.size).div_ceil(BLOCK)
     }
 
-    /// Returns whether the offset leads to anything.
+    /// Returns whether the offset points to data or entries.
     pub const fn has_data(&self) -> bool {
         match self.kind {
             FileType::Directory | FileType::Regular | FileType::Symlink => self.size > 0,
@@ -74,8 +68,8 @@ impl Inode {
         }
     }
 
-    /// Returns fields that have no effect and should be 0. The root's inode has an offset even if
-    /// the root is empty.
+    /// Returns the fields that have no effect and should be 0. The root's inode has an offset even
+    /// if the root is empty.
     pub fn deviations(&self, is_root: bool) -> Vec<Check> {
         let mut found = Vec::new();
         if !self.has_data() && !is_root && self.offset != 0 {
@@ -112,7 +106,8 @@ mod tests {
 
     #[test]
     fn the_fields_of_an_inode_of_either_order() {
-        // y of mode 04755, 1000:44, 2 bytes at 0xe504, as mkfs.cramfs wrote it, and the same swapped.
+        // y of mode 04755, 1000:44, 2 bytes at 0xe504, as mkfs.cramfs wrote it, and the same in the
+        // other byte order.
         for (order, bytes) in [
             (
                 ByteOrder::Little,

@@ -1,11 +1,11 @@
-//! cramfs: a read-only driver.
+//! A read-only driver for cramfs.
 //!
-//! A small compressed format for ROMs: a superblock, directories as arrays of inodes with names, and the
-//! data of each file as a table of block ends with one zlib stream for each block.
+//! cramfs is a small compressed format for ROMs: a superblock, directories as arrays of inodes with
+//! names, and the data of each file as a table of block ends and one zlib stream per block.
 //! `docs/formats/cramfs.md` describes the bytes.
 //!
-//! The driver reads superblock, inodes, names and block tables through the source it is given and maps
-//! files to extents. It reads no file data, except for `check`, which sums the whole image.
+//! The driver reads superblock, inodes, names and block tables through its source and maps files to
+//! extents. It reads no file data, except for `check`, which sums the whole image.
 
 use std::sync::Arc;
 
@@ -29,7 +29,6 @@ mod symlink;
 
 pub use driver::Cramfs;
 
-/// cramfs in the registry.
 pub const FORMAT: Format = Format {
     name: "cramfs",
     probe_len: superblock::PROBE_LEN,
@@ -45,7 +44,7 @@ pub const FORMAT: Format = Format {
     open_mut: None,
 };
 
-/// The magic number in both byte orders, at both places of a superblock.
+/// The magic number in both byte orders, at both possible offsets of a superblock.
 const MAGICS: [Magic; 4] = [
     magic(ondisk::SUPERBLOCKS[0], &ondisk::LITTLE),
     magic(ondisk::SUPERBLOCKS[0], &ondisk::BIG),

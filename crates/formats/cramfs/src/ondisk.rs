@@ -6,36 +6,36 @@ use forerun_vfs::ByteOrder;
 
 /// First word of the superblock.
 pub const MAGIC: u32 = 0x28cd_3d45;
-/// The first word as images of each byte order have it.
+/// The first word in little-endian images.
 pub const LITTLE: [u8; 4] = MAGIC.to_le_bytes();
-/// The same of big-endian images.
+/// The first word in big-endian images.
 pub const BIG: [u8; 4] = MAGIC.to_be_bytes();
-/// Text behind the first four words of the superblock.
+/// Text after the first four words of the superblock.
 pub const SIGNATURE: [u8; 16] = *b"Compressed ROMFS";
-/// Places of the superblock; the second leaves room for boot code.
+/// Possible offsets of the superblock; the second leaves room for boot code.
 pub const SUPERBLOCKS: [usize; 2] = [0, 512];
-/// Bytes of the superblock before the root's inode.
+/// Offset of the root's inode in the superblock.
 pub const ROOT: usize = 64;
-/// Bytes of the superblock, with the root's inode.
+/// Length of the superblock, including the root's inode.
 pub const SUPERBLOCK_LEN: usize = 76;
 /// Offset of the checksum in the superblock.
 pub const CRC: usize = 32;
-/// Bytes of an inode; its name follows.
+/// Length of an inode, without the name after it.
 pub const INODE_LEN: usize = 12;
-/// Offsets, names and device sizes count in units of this.
+/// Unit of offsets, name lengths and device sizes, in bytes.
 pub const UNIT: u64 = 4;
 /// Longest name: a length of 6 bits, in units.
 pub const NAME_MAX: u32 = 252;
-/// Bytes of file data in a block. The image does not say; Linux takes its page size.
+/// Bytes of file data in a block. The image does not store it; Linux uses its page size.
 pub const BLOCK: u64 = 4096;
-/// Most bytes that a block may take when compressed.
+/// Most bytes of a compressed block.
 pub const STORED_MAX: u64 = 2 * BLOCK;
-/// Bytes of a block pointer.
+/// Length of a block pointer.
 pub const POINTER_LEN: u64 = 4;
 
-/// `fsid` and `size` can be relied on.
+/// `fsid` and `size` are valid.
 pub const FSID_VERSION_2: u32 = 0x001;
-/// The entries of each directory are in the order of their names.
+/// The entries of each directory are sorted by name.
 pub const SORTED_DIRS: u32 = 0x002;
 /// Blocks may be holes.
 pub const HOLES: u32 = 0x100;
@@ -52,19 +52,19 @@ pub const FLAGS: [(u32, &str); 6] = [
     (SHIFTED_ROOT_OFFSET, "SHIFTED_ROOT_OFFSET"),
     (EXT_BLOCK_POINTERS, "EXT_BLOCK_POINTERS"),
 ];
-/// Flags that readers may ignore, whether they know them or not.
+/// Flags that readers may ignore, even unknown ones.
 pub const COMPATIBLE: u32 = 0xff;
-/// The flags that an image can be read with.
+/// The flags of images that can be read.
 pub const KNOWN: u32 =
     COMPATIBLE | HOLES | WRONG_SIGNATURE | SHIFTED_ROOT_OFFSET | EXT_BLOCK_POINTERS;
 
-/// The block is stored as it is.
+/// The block is uncompressed.
 pub const BLK_UNCOMPRESSED: u32 = 1 << 31;
 /// The pointer holds the start of the block, in units, instead of its end.
 pub const BLK_DIRECT_PTR: u32 = 1 << 30;
 
-/// Splits a word into its first field, of `width` bits, and its second. Bit fields begin at the
-/// lowest bit of a little-endian machine's word and at the highest bit of a big-endian machine's.
+/// Splits a word into its first field, of `width` bits, and its second. Bit fields start at the
+/// lowest bit of the word on little-endian machines and at the highest bit on big-endian ones.
 pub const fn split(order: ByteOrder, word: u32, width: u32) -> (u32, u32) {
     match order {
         ByteOrder::Little => (word & ((1 << width) - 1), word >> width),
@@ -72,7 +72,7 @@ pub const fn split(order: ByteOrder, word: u32, width: u32) -> (u32, u32) {
     }
 }
 
-/// Returns the word at `at`, which must lie in `bytes`; 0 if it does not.
+/// Returns the word at `at`, or 0 if it lies outside of `bytes`.
 pub fn word(bytes: &[u8], at: usize, order: ByteOrder) -> u32 {
     order.u32_at(bytes, at).unwrap_or(0)
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn fields_of_words() {
-        // The words of the root of two images that mkfs.cramfs made of one tree.
+        // The words of the root in two images that mkfs.cramfs made of one tree.
         for (order, words) in [
             (ByteOrder::Little, ["ed410000", "e0000000", "c0040000"]),
             (ByteOrder::Big, ["41ed0000", "0000e000", "00000013"]),

@@ -1,4 +1,4 @@
-//! Parses the superblock from the first bytes of an image.
+//! Parses the superblock in the first bytes of an image.
 
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{ByteOrder, Error, FileType, Measured, NodeId, Result, read_head};
@@ -10,20 +10,20 @@ use crate::ondisk::{
     SUPERBLOCK_LEN, SUPERBLOCKS, word,
 };
 
-/// Bytes in which a magic number shows.
+/// Number of bytes needed to see either magic number.
 pub const PROBE_LEN: usize = 516;
-/// Bytes to read before [`Superblock::parse`].
+/// Number of bytes to read for [`Superblock::parse`].
 pub const HEAD_LEN: u64 = 588;
 const _: () = assert!(PROBE_LEN == SUPERBLOCKS[1] + 4);
 
 /// A superblock that passed its checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Its offset in the source, from which all other offsets are counted as well.
+    /// Offset in the source. All other offsets also count from the start of the source.
     pub offset: u64,
     pub order: ByteOrder,
     pub size: u32,
-    /// Bytes of the image, from the start of the source on.
+    /// End of the image in the source.
     pub image_len: u64,
     pub flags: u32,
     pub future: u32,
@@ -36,7 +36,7 @@ pub struct Superblock {
     pub root: Inode,
 }
 
-/// Finds a superblock by its magic number: its offset and byte order.
+/// Finds a superblock by its magic number. Returns its offset and byte order.
 pub fn find(head: &[u8]) -> Option<(usize, ByteOrder)> {
     for at in SUPERBLOCKS {
         if head.len() < at + 4 {
@@ -52,7 +52,8 @@ pub fn find(head: &[u8]) -> Option<(usize, ByteOrder)> {
 }
 
 impl Superblock {
-    /// Parses `head`, the first [`HEAD_LEN`] bytes of a source of `source_len` bytes, or all of it.
+    /// Parses `head`, the first [`HEAD_LEN`] bytes of a source of `source_len` bytes, or all of a
+    /// shorter source.
     ///
     /// # Errors
     /// `Corrupt` at the superblock's offset; `Unsupported` for flags that the driver does not know.
@@ -99,7 +100,6 @@ impl Superblock {
         })
     }
 
-    /// Returns whether a flag is set.
     pub const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
@@ -114,7 +114,6 @@ impl Superblock {
         self.has(SORTED_DIRS)
     }
 
-    /// Returns whether block pointers have flags.
     pub const fn has_pointer_flags(&self) -> bool {
         self.has(EXT_BLOCK_POINTERS)
     }
@@ -124,12 +123,10 @@ impl Superblock {
         self.signature == SIGNATURE
     }
 
-    /// Returns the node of the root: the offset of its inode.
     pub fn root_node(&self) -> NodeId {
         NodeId(self.offset + u64_from(ROOT))
     }
 
-    /// Returns the offset of the first byte behind the superblock.
     pub fn end(&self) -> u64 {
         self.offset + u64_from(SUPERBLOCK_LEN)
     }
@@ -149,8 +146,8 @@ impl Superblock {
     }
 }
 
-/// Validates the superblock of an image that a search has met. The checksum covers the whole image, so a search
-/// leaves it to `check` and insists on the signature.
+/// Validates the superblock of an image that a search has found. The checksum covers the whole
+/// image, so a search leaves it to `check` and requires the signature.
 ///
 /// # Errors
 /// The errors of [`Superblock::parse`], `UnknownFormat` without the signature, `Io`.
@@ -170,8 +167,8 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     })
 }
 
-/// Returns the length of the image. Only version 2 promises that `size` is right; an older image ends
-/// with its source.
+/// Returns the length of the image. `size` is only valid in version 2; an older image ends with its
+/// source.
 fn image_len(size: u32, flags: u32, at: usize, source_len: u64) -> Result<u64, Check> {
     if flags & FSID_VERSION_2 == 0 {
         return Ok(source_len);
@@ -197,7 +194,7 @@ fn trimmed(name: &[u8]) -> Vec<u8> {
     name.take_while(|&byte| byte != 0).collect()
 }
 
-/// Returns `head` with a checksum of 0, as it is summed. `start` is the superblock's offset in `head`.
+/// Clears the checksum in `head`, as it is summed. `start` is the superblock's offset in `head`.
 pub fn without_crc(head: &mut [u8], start: u64) {
     let at = usize_from(start) + CRC;
     if let Some(crc) = head.get_mut(at..at + 4) {

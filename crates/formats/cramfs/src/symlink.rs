@@ -1,4 +1,4 @@
-//! Targets of symbolic links, which are stored as files are.
+//! Targets of symbolic links, which are stored like files.
 
 use std::ops::ControlFlow;
 
@@ -10,10 +10,6 @@ use crate::error::Check;
 use crate::image::Image;
 use crate::inode::Inode;
 
-/// Reads the target of the symbolic link `node`.
-///
-/// # Errors
-/// `Corrupt`, `Io`.
 pub fn target(image: &Image, node: NodeId, inode: &Inode) -> Result<Vec<u8>> {
     let (size, limit) = (u64::from(inode.size), image.limits.symlink_len);
     if size == 0 || size > limit {

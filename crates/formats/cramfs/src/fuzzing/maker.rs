@@ -1,8 +1,8 @@
-//! Makes small images for tests and seeds: every kind of node, both byte orders, every way in which a
-//! block can be stored.
+//! Makes small images for tests and seeds: every kind of node, both byte orders, every way of
+//! storing a block.
 //!
-//! This is no writer for users. It compresses nothing: its zlib streams hold their bytes as they are, so
-//! that the same nodes give the same image whatever library the workspace uses.
+//! Not a writer for users. It compresses nothing: its zlib streams hold their bytes uncompressed,
+//! so that the same nodes give the same image whatever library the workspace uses.
 
 use forerun_io::{u16_from, u32_from, u64_from};
 use forerun_vfs::ByteOrder;
@@ -13,14 +13,14 @@ use crate::ondisk::{
 };
 use crate::superblock::without_crc;
 
-/// How the blocks of a file are stored. All but the first need `EXT_BLOCK_POINTERS`.
+/// How the blocks of a file are stored. All ways except the first need `EXT_BLOCK_POINTERS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// zlib streams one after the other.
+    /// Consecutive zlib streams.
     Compressed,
-    /// The bytes as they are, one block after the other.
+    /// Consecutive uncompressed blocks.
     Stored,
-    /// As they are, with the start of each block in its pointer.
+    /// Uncompressed blocks, with the start of each block in its pointer.
     DirectStored,
     /// zlib streams, with the start of each block in its pointer.
     DirectCompressed,
@@ -28,10 +28,8 @@ pub enum Blocks {
     Mixed,
 }
 
-/// A kind of node, with its contents.
 #[derive(Clone, Debug)]
 pub enum Kind {
-    /// A directory with its entries.
     Directory(Vec<Node>),
     File(Vec<u8>, Blocks),
     Symlink(Vec<u8>),
@@ -70,9 +68,8 @@ impl Node {
 /// The variant of the format to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Whether the image is for a big-endian machine.
     pub big_endian: bool,
-    /// Whether 512 bytes come before the superblock.
+    /// Whether 512 bytes precede the superblock.
     pub padded: bool,
     pub flags: u32,
 }
@@ -122,7 +119,7 @@ impl Layout {
         };
         let at = self.start() + ROOT;
         let (offset, size) = maker.directory(root);
-        // As mkfs.cramfs does it, even if the root is empty.
+        // mkfs.cramfs also sets this offset if the root is empty.
         let offset = offset.max(self.start() + SUPERBLOCK_LEN);
         maker.inode(at, (0o40_755, size, 0, offset));
         for (inode, node) in std::mem::take(&mut maker.data) {
@@ -133,7 +130,7 @@ impl Layout {
         maker.image
     }
 
-    /// Puts the checksum of an image of this layout right.
+    /// Corrects the checksum of an image with this layout.
     pub fn sum(self, image: &mut [u8]) {
         let start = u64_from(self.start());
         without_crc(image, start);
@@ -151,15 +148,15 @@ impl Layout {
 struct Maker {
     layout: Layout,
     image: Vec<u8>,
-    /// Inodes whose data is still to come.
+    /// Inodes whose data is not written yet.
     data: Vec<(usize, Node)>,
     blocks: u32,
     files: u32,
 }
 
 impl Maker {
-    /// Adds the entries of a directory, then those of the directories in it. Returns the offset of the
-    /// first and their length.
+    /// Adds the entries of a directory, then those of its subdirectories. Returns the offset of the
+    /// first entry and the length of the directory.
     fn directory(&mut self, entries: &[Node]) -> (usize, usize) {
         let start = self.image.len();
         let mut inodes = Vec::new();
@@ -303,7 +300,7 @@ fn join(order: ByteOrder, first: u32, width: u32, second: u32) -> u32 {
     }
 }
 
-/// Writes words where they fit.
+/// Writes words, unless they reach past the image.
 fn put(image: &mut [u8], at: usize, order: ByteOrder, words: &[u32]) {
     let bytes: Vec<u8> = words
         .iter()
@@ -317,7 +314,7 @@ fn put(image: &mut [u8], at: usize, order: ByteOrder, words: &[u32]) {
     }
 }
 
-/// Creates a zlib stream (RFC 1950) of one stored block (RFC 1951): the bytes as they are.
+/// Creates a zlib stream (RFC 1950) of one stored block (RFC 1951).
 fn zlib(bytes: &[u8]) -> Vec<u8> {
     let len = u16_from(u64_from(bytes.len()));
     let mut stream = vec![0x78, 0x01, 0x01];

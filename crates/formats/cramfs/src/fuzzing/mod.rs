@@ -1,4 +1,5 @@
-//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
+//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the
+//! API.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// Takes `bytes` as the entries of the root, in both byte orders.
+/// Uses `bytes` as the entries of the root, in both byte orders.
 pub fn directory(bytes: &[u8]) -> Vec<Error> {
     let mut errors = Vec::new();
     for big_endian in [false, true] {
@@ -35,7 +36,7 @@ pub fn directory(bytes: &[u8]) -> Vec<Error> {
             ..Layout::default()
         };
         let mut image = layout.image(&[]);
-        // The root's size: 24 bits of its second word.
+        // The size of the root is in 24 bits of its second word.
         let [.., high, middle, low] = u64_from(bytes.len()).to_be_bytes();
         let size = if big_endian {
             [high, middle, low]
@@ -51,8 +52,8 @@ pub fn directory(bytes: &[u8]) -> Vec<Error> {
     errors
 }
 
-/// Takes the first three bytes as the size of a file, and the others as its block pointers and blocks.
-/// Pointers have flags.
+/// Uses the first three bytes as the size of a file, and the others as its block pointers and
+/// blocks. Pointers have flags.
 pub fn blocks(bytes: &[u8]) -> Vec<Error> {
     let layout = Layout::extended();
     let mut image = layout.image(&[Node::file(b"file", b"")]);
@@ -90,7 +91,7 @@ fn walk_with_size(image: &mut [u8], layout: Layout) -> Vec<Error> {
 /// errors, and the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut errors = Vec::new();
-    // Without room for indexes, each directory is read at each use.
+    // Without memory for indexes, each directory is read at each use.
     for index_bytes in [limits().dir_index_bytes, 0] {
         let mut limits = limits();
         limits.dir_index_bytes = index_bytes;
@@ -134,7 +135,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Creates seeds for [`directory`]: the entries of a root, without what they lead to.
+/// Creates a seed for [`directory`]: the entries of a root, without their data.
 #[must_use]
 pub fn entries() -> Vec<u8> {
     let image = Layout::default().image(&everything(Blocks::Compressed));
@@ -143,7 +144,7 @@ pub fn entries() -> Vec<u8> {
     image[SUPERBLOCK_LEN..end].to_vec()
 }
 
-/// Creates seeds for [`blocks`]: a size, pointers of all kinds and their blocks.
+/// Creates a seed for [`blocks`]: a size, pointers of all kinds and their blocks.
 #[must_use]
 pub fn pointers() -> Vec<u8> {
     let mut bytes = vec![b'x'; 5 * 4096 + 7];

@@ -1,4 +1,4 @@
-//! Numbers of requests, and sources that fail.
+//! The number of requests, and failing sources.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn a_directory_is_read_once_and_no_file_data_at_all() {
     map(0..u64::MAX).unwrap();
     let whole = table..table + 4 * FILE_BLOCKS as u64;
     assert_eq!(counting.take_log(), [inode.clone(), whole]);
-    // For a part of the file, only its pointers and the one before are read.
+    // For a part of the file, only its pointers and the one before them are read.
     map(8192..8193).unwrap();
     assert_eq!(counting.take_log(), [inode, table + 4..table + 12]);
 }
@@ -68,7 +68,7 @@ fn entries_before_an_unreadable_place_are_shown() {
         ControlFlow::Continue(())
     });
     assert!(matches!(result, Err(Error::Io { .. })), "{result:?}");
-    // Whole entries in the 64 KiB before.
+    // All entries that are complete in the 64 KiB before.
     assert_eq!(listed, (64 << 10) / 20);
     assert!(fs.lookup(fs.root(), b"10000").unwrap().is_some());
     for name in [&b"19999"[..], b"missing"] {
@@ -86,7 +86,7 @@ fn directories_that_share_their_entries_do_not_multiply() {
         level = vec![Node::new(b"a", Kind::Directory(level)), empty];
     }
     let mut image = Layout::default().image(&level);
-    // An inode of 12 bytes and a name of 4: the second leads to the same place as the first.
+    // An inode of 12 bytes and a name of 4: the second gets the offset and size of the first.
     for at in (76..76 + 29 * 32).step_by(32) {
         image.copy_within(at + 4..at + 12, at + 20);
     }
@@ -118,7 +118,7 @@ fn damaged_entries_do_not_keep_a_directory_busy() {
         error.contains("offset 0x4c: the entry has no name"),
         "{error}"
     );
-    // One piece is enough to detect it.
+    // One read is enough to detect it.
     assert_eq!(counting.take_log(), [0..588, 76..76 + (64 << 10)]);
 }
 

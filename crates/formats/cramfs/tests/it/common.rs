@@ -1,4 +1,4 @@
-//! A small image whose every structure is at a known place, and the reference tools.
+//! A small image with every structure at a known offset, and the reference tools.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use forerun_cramfs::{Cramfs, fuzzing};
 use forerun_io::{Limits, MemorySource};
 use forerun_testkit::{Keeps, require};
 
-/// The parts of a tree that the format keeps. Groups of 256 and more are cut to 8 bits.
+/// The properties that the format keeps. Group ids are truncated to 8 bits.
 pub const KEEPS: Keeps = Keeps {
     times: false,
     hard_links: false,
@@ -28,7 +28,7 @@ pub fn mkcramfs(tree: &Path, image: &Path, options: &[&str]) -> bool {
     true
 }
 
-/// Runs fsck.cramfs. Returns nothing if it is not installed.
+/// Runs fsck.cramfs. Returns `None` if it is not installed.
 pub fn fsck(image: &Path, options: &[String]) -> Option<Output> {
     let program = require::program("fsck.cramfs")?;
     let mut command = Command::new(program);
@@ -47,7 +47,7 @@ pub const LINK: usize = 108;
 pub const INNER: usize = 124;
 pub const INNER_TABLE: usize = 144;
 pub const FILE_TABLE: usize = 172;
-/// Blocks of the file: the first three are pages, the last has 8 bytes.
+/// Number of blocks of the file: the first three are pages, the last has 8 bytes.
 pub const FILE_BLOCKS: usize = 4;
 pub const LINK_TABLE: usize = 12_528;
 
@@ -56,7 +56,7 @@ pub fn sample() -> Vec<u8> {
     sample_of(Layout::default(), Blocks::Compressed)
 }
 
-/// Creates the same image with block pointers that have flags.
+/// Creates the same image with flags in block pointers.
 pub fn extended(ways: Blocks) -> Vec<u8> {
     sample_of(Layout::extended(), ways)
 }
@@ -90,7 +90,6 @@ pub fn with_word(at: usize, word: u32) -> Vec<u8> {
     with(|image| set_word(image, at, word))
 }
 
-/// Returns the texts of all errors of using an image.
 pub fn errors(image: &[u8]) -> Vec<String> {
     let errors = fuzzing::walk(image);
     errors.iter().map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
+//! Hostile images: an error that names the offset, never a panic, a hang or unbounded memory.
 
 use std::ops::ControlFlow;
 
@@ -26,8 +26,8 @@ fn the_sample_is_laid_out_as_the_tests_assume() {
     assert_eq!(errors(&image), Vec::<String>::new());
 }
 
-/// Encodes a word of an inode: the low 6 bits count the units of a name, the others the units of an
-/// offset.
+/// Encodes a word of an inode: the low 6 bits are the length of a name in units, the others an
+/// offset in units.
 fn place(name: usize, offset: usize) -> u32 {
     name.div_ceil(4) as u32 | (offset as u32 / 4) << 6
 }
@@ -361,12 +361,12 @@ fn damage_stays_where_it_is() {
         (names.join(" "), outcome.is_ok())
     };
     let listed = |names: &str, ok| (names.to_string(), ok);
-    // A file whose data is missing is still listed, and so are the entries behind it.
+    // A file whose data is missing is still listed, and so are the entries after it.
     assert_eq!(
         names(with_word(FILE + 8, !63 | 1)),
         listed("dir file link", true)
     );
-    // An unusable entry is not listed, but does not hide the entries behind it.
+    // An unusable entry is not listed, but does not hide the entries after it.
     assert_eq!(
         names(with(|image| image[FILE + 13] = b'/')),
         listed("dir link", false)

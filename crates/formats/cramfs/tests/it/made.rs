@@ -1,4 +1,4 @@
-//! Images made by hand, of kinds that mkfs.cramfs does not make.
+//! Hand-made images, with features that mkfs.cramfs does not use.
 
 use std::fs;
 use std::ops::ControlFlow;

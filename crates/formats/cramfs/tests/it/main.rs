@@ -1,4 +1,4 @@
-//! The cramfs driver against mkfs.cramfs and fsck.cramfs, on images made by hand, and on images that lie.
+//! The cramfs driver against mkfs.cramfs and fsck.cramfs, and on hand-made and hostile images.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 mod bounds;

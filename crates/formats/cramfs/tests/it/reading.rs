@@ -1,4 +1,4 @@
-//! Images made by the reference tool read back as their trees.
+//! Images of the reference tool: the driver reads the original trees from them.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,7 +14,6 @@ use forerun_vfs::{FileSystem, Place, Walk};
 
 use crate::common::{KEEPS, fsck, mkcramfs};
 
-/// Longest name that the format can hold.
 const NAME_MAX: usize = 252;
 
 fn open(image: &Path) -> (Cramfs, Arc<FileSource>) {
@@ -97,7 +96,7 @@ fn mixed() {
     shape(Shape::Mixed, &[LITTLE, BIG, &["-z"], &["-p"], padded_big]);
 }
 
-/// Checks a root whose entries begin behind the inserted file, which SHIFTED_ROOT_OFFSET allows.
+/// The inserted file shifts the entries of the root, which SHIFTED_ROOT_OFFSET allows.
 #[test]
 fn a_file_between_the_superblock_and_the_entries() {
     let dir = temp_dir("cramfs");
@@ -208,7 +207,6 @@ fn the_volume_is_described_as_it_was_made() {
     }
 }
 
-/// Checks that another reader extracts the same tree from the same image.
 #[test]
 fn fsck_extracts_the_same_tree() {
     if !require::root() {
@@ -271,7 +269,7 @@ fn any_changed_byte_of_an_image_is_found_by_its_checksum() {
         }
         let sound = fs::read(&image).unwrap();
         let start = if options == LITTLE { 0 } else { 512 };
-        // The name of the volume, and places up to the last byte.
+        // The name of the volume, and offsets up to the last byte.
         let step = (sound.len() / 7).max(1);
         let places = [start + 50]
             .into_iter()
@@ -291,8 +289,8 @@ fn any_changed_byte_of_an_image_is_found_by_its_checksum() {
     }
 }
 
-/// Checks that a read fails and returns no wrong bytes if the blocks do not have 4096 bytes. The
-/// image does not store the size of its blocks.
+/// The image does not store the size of its blocks. If they do not have 4096 bytes, a read fails
+/// and returns no wrong bytes.
 #[test]
 fn blocks_of_another_size_are_errors() {
     let dir = temp_dir("cramfs");

@@ -1,9 +1,9 @@
-//! The chain of headers that a directory is.
+//! The chain of headers that forms a directory.
 //!
-//! The format lets `next` point anywhere, backwards too, so a chain can be tied into a loop. A
-//! single walk detects that (Brent's algorithm: it remembers the offset met at each power of two,
-//! and a loop returns to it). A walk that resumes at a cursor does not remember; it is therefore
-//! given the number of headers before it, which the length of the image bounds.
+//! The format lets `next` point anywhere, even backwards, so a chain can be a loop. A single walk
+//! detects that (Brent's algorithm: it remembers the offset at each power of two, to which a loop
+//! returns). A walk that resumes at a cursor remembers nothing. It is therefore given the number of
+//! headers before it, which the length of the image bounds.
 
 use forerun_vfs::{Bound, Error, NodeId, Result};
 
@@ -17,19 +17,20 @@ pub struct Chain<'a> {
     dir: NodeId,
     next: Option<u64>,
     done: u64,
-    /// The header that a loop would return to, and the number of steps left to wait for that.
+    /// The header to which a loop would return, and the number of steps until the next header is
+    /// marked.
     mark: Option<u64>,
     patience: u64,
     power: u64,
 }
 
 impl<'a> Chain<'a> {
-    /// Starts at the first header, 0 for none.
+    /// Starts at the first header; 0 for none.
     pub fn new(image: &'a Image, dir: NodeId, first: u64) -> Self {
         Self::resume(image, dir, first, 0)
     }
 
-    /// Resumes at the header at `next` after `done` others.
+    /// Resumes at the header at `next`, after `done` others.
     pub fn resume(image: &'a Image, dir: NodeId, next: u64, done: u64) -> Self {
         Self {
             image,
@@ -42,7 +43,6 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Returns the offset of the next header.
     pub const fn position(&self) -> Option<u64> {
         self.next
     }

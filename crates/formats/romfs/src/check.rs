@@ -1,6 +1,6 @@
 //! Checks that reading does not need: checksums of headers, reserved fields, `.` and `..`.
 //!
-//! A walk checks every node once. Headers that are no nodes, such as hard links, `.` and `..`, are
+//! A walk checks every node once. Headers that are not nodes, such as hard links, `.` and `..`, are
 //! checked along with their directory.
 
 use forerun_vfs::{Error, NodeId, Problem, Result};
@@ -10,10 +10,9 @@ use crate::error::Check;
 use crate::header::{Header, Kind};
 use crate::image::Image;
 
-/// Devices are read in blocks of this size, so an image is padded to it.
+/// Images are padded to this length, because devices are read in blocks of it.
 const PADDING: u64 = 1024;
 
-/// Checks the image as a whole.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) {
     let (full_size, source_len) = (image.superblock.full_size, image.source_len());
     if source_len < full_size.next_multiple_of(PADDING) {
@@ -25,11 +24,8 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) {
     }
 }
 
-/// Checks the header of a node. For a directory, also checks the headers in it that are no nodes.
+/// Checks the header of a node. For a directory, also checks the headers in it that are not nodes.
 /// If its chain is damaged, the listing of the directory reports that.
-///
-/// # Errors
-/// The errors of [`Image::node`], and `Io`.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let header = image.node(node)?;
     check_header(node, &header, report);
@@ -80,7 +76,6 @@ fn check_dot(
         Ok(target) => target,
         Err(error @ Error::Io { .. }) => return Err(error),
         Err(error) => {
-            // No other check follows these.
             report(Problem {
                 node: Some(node),
                 fatal: false,
@@ -104,7 +99,7 @@ fn check_dot(
     Ok(())
 }
 
-/// Creates a problem. A wrong checksum is fatal, because some byte of the header has changed; the
+/// Creates a problem. A wrong checksum is fatal, because some byte of the header has changed. The
 /// other checks are of fields without effect.
 fn problem(node: Option<NodeId>, offset: u64, check: Check) -> Problem {
     Problem {

@@ -1,4 +1,4 @@
-//! The on-disk fields in words, for `dump`.
+//! Texts for the on-disk fields, for `dump`.
 
 use forerun_vfs::FileType;
 
@@ -7,18 +7,18 @@ use crate::superblock::Superblock;
 
 type Fields = Vec<(&'static str, String)>;
 
-/// Returns the fields of the superblock, in the image's order, and the place of the root.
+/// Returns the fields of the superblock, in the image's order, and the offset of the root.
 pub fn superblock(superblock: &Superblock) -> Fields {
     vec![
         ("full_size", superblock.full_size.to_string()),
-        // An image with a wrong one does not open.
+        // An image with a wrong checksum does not open.
         ("checksum", format!("{:#010x} (right)", superblock.checksum)),
         ("volume_name", name(&superblock.volume_name)),
         ("root", format!("{:#x}", superblock.root)),
     ]
 }
 
-/// Returns the fields of a header, in the image's order, and the place it leads to.
+/// Returns the fields of a header, in the image's order, and the offset it contains.
 pub fn header(header: &Header) -> Fields {
     let spec_info = match header.kind {
         Kind::HardLink { target } => format!(" (target {target:#x})"),

@@ -1,4 +1,4 @@
-//! Directories: read once, then looked up in an index.
+//! Directories, which are read once and then looked up in an index.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ pub struct Entry {
     pub kind: FileType,
 }
 
-/// Returns the entry that a header stands for; nothing for `.` and `..`.
+/// Converts a header to an entry. Returns `None` for `.` and `..`.
 pub fn entry(image: &Image, dir: NodeId, header: Header) -> Result<Option<Entry>> {
     if header.is_dot() {
         return Ok(None);
@@ -30,7 +30,7 @@ pub fn entry(image: &Image, dir: NodeId, header: Header) -> Result<Option<Entry>
     let (name, at) = (header.name.clone().into_boxed_slice(), header.offset);
     let file = image.follow(header)?;
     let node = NodeId(file.offset);
-    // `follow` ends at a header that is no hard link.
+    // `follow` never returns a hard link.
     Ok(file.file_type().map(|kind| Entry {
         name,
         header: at,
@@ -43,22 +43,19 @@ pub fn entry(image: &Image, dir: NodeId, header: Header) -> Result<Option<Entry>
 #[derive(Debug, Default)]
 pub struct Index {
     pub entries: Vec<Entry>,
-    /// Positions in `entries`, by name.
+    /// Positions in `entries`, sorted by name.
     by_name: Vec<u32>,
-    /// The first defect of the directory. Entries behind it are included as far as the chain leads
-    /// to them; an unusable entry is not.
+    /// The first defect of the directory. Entries after it are included as far as the chain leads
+    /// to them; unusable entries are left out.
     pub damage: Option<Error>,
-    /// Approximate bytes in memory.
+    /// Approximate memory in bytes.
     pub bytes: usize,
 }
 
 impl Index {
-    /// Builds the index of the directory whose first header is at `first`. Returns nothing if it
-    /// takes more than `budget` bytes. Damage is kept in the index. A failure of the source is an
-    /// error, and may not recur.
-    ///
-    /// # Errors
-    /// `Io` only.
+    /// Builds the index of the directory whose first header is at `first`. Returns `None` if it
+    /// takes more than `budget` bytes. Records damage in the index. Fails only with `Io`, which may
+    /// not recur.
     pub fn build(image: &Image, dir: NodeId, first: u64, budget: usize) -> Result<Option<Self>> {
         let mut index = Self::default();
         let mut seen = HashSet::new();
@@ -94,7 +91,6 @@ impl Index {
         Ok(Some(index))
     }
 
-    /// Returns the entry with that name.
     pub fn find(&self, name: &[u8]) -> Option<&Entry> {
         let at = self
             .by_name
@@ -112,7 +108,7 @@ impl Index {
     }
 
     /// Sorts the names. Of several entries with one name only the first is kept, and the second is
-    /// damage.
+    /// reported as damage.
     fn sort(&mut self, dir: NodeId) {
         let mut by_name: Vec<u32> = (0..).take(self.entries.len()).collect();
         by_name.sort_by(|&a, &b| self.name(a).cmp(self.name(b)).then(a.cmp(&b)));
@@ -145,10 +141,10 @@ impl Index {
     }
 }
 
-/// Bytes of memory for each header that the loop detection remembers.
+/// Memory per header that the loop detection remembers.
 const SEEN_BYTES: usize = 24;
 
-/// Estimates the bytes of an entry in memory, including the allocator's overhead for the name.
+/// Estimates the memory of an entry, including the allocator's overhead for the name.
 fn entry_bytes(name: &[u8]) -> usize {
     name.len() + 16 + size_of::<Entry>() + size_of::<u32>()
 }

@@ -1,5 +1,3 @@
-//! The romfs driver: implements the seam.
-
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -26,7 +24,7 @@ pub struct Romfs {
 }
 
 impl Romfs {
-    /// Opens the image at the start of `metadata`; it may end before the source does.
+    /// Opens the image at the start of `metadata`, which may be longer than the image.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if superblock or root fail a check, [`Error::Io`] if they cannot be read.
@@ -34,11 +32,11 @@ impl Romfs {
         Self::open_with(metadata, limits, false)
     }
 
-    /// Opens the image. With `rescue`, it may be cut, and the checksum of the superblock wrong: files end where
-    /// the source does.
+    /// Opens the image. With `rescue`, the image may be truncated, and the checksum of the
+    /// superblock may be wrong: files end where the source ends.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_with(metadata: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let image = Image::open(metadata, limits, rescue)?;
         Ok(Self {
@@ -72,12 +70,12 @@ impl FileSystem for Romfs {
             gid: 0,
             size: match kind {
                 FileType::Regular | FileType::Symlink => u64::from(header.size),
-                // As in Linux, the length of the header.
+                // The length of the header, as in Linux.
                 FileType::Directory => header.data - header.offset,
                 _ => 0,
             },
-            // The format keeps no count. To `find`, 1 also means that a directory's count does not
-            // count its subdirectories.
+            // The format stores no count. For `find`, 1 also means that the count of a directory
+            // does not include its subdirectories.
             nlink: 1,
             mtime: Timestamp::default(),
             device,
@@ -88,7 +86,8 @@ impl FileSystem for Romfs {
         match self.indexes.get(&self.image, dir)? {
             Slot::Index(index) => match (index.find(name), &index.damage) {
                 (Some(entry), _) => Ok(Some(entry.node)),
-                // The name may belong to the damage, or lie behind it.
+                // The name may belong to a damaged entry, or to one that cannot be reached because
+                // of the damage.
                 (None, Some(damage)) => Err(damage.clone()),
                 (None, None) => Ok(None),
             },
@@ -190,7 +189,7 @@ impl Layout for Romfs {
         Some(self.image.superblock.full_size / header::max_len(0))
     }
 
-    /// Visits the header of the image: up to the first file's.
+    /// Visits the superblock, which ends at the first file's header.
     fn regions(&self, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
         let _ended = visit(Region::metadata(
             "superblock",
@@ -248,13 +247,13 @@ fn read_index(
     index.damage.clone().map_or(Ok(()), Err)
 }
 
-/// Cursors from here on are those of [`read_large`], which counts at least one header. Cursors of
-/// an index count entries, and 4 GiB have room for fewer than this.
+/// Cursors from this value on belong to [`read_large`], which counts at least one header. Cursors
+/// of an index count entries, and an image of 4 GiB has fewer than this.
 const LARGE_CURSOR: u64 = 1 << 28;
 
 /// Walks the chain of a directory that has no index. The cursor holds the next header and the
-/// number of headers before it. Ends at the first damage, which is not remembered for later. Does
-/// not detect duplicate names.
+/// number of headers before it. Ends at the first damage, which is not remembered. Does not detect
+/// duplicate names.
 fn read_large(
     image: &Image,
     dir: NodeId,
@@ -262,7 +261,7 @@ fn read_large(
     from: DirCursor,
     visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    // Offsets are multiples of 16 below 4 GiB: 28 bits.
+    // Offsets are multiples of 16 below 4 GiB, so 28 bits.
     let (next, done) = match from {
         DirCursor::START => (first, 0),
         DirCursor(cursor) => ((cursor & 0x0FFF_FFFF) << 4, cursor >> 28),
@@ -272,7 +271,7 @@ fn read_large(
         let Some(entry) = dir::entry(image, dir, header?)? else {
             continue;
         };
-        // Not START, because at least one header is done.
+        // Never START, because at least one header is done.
         let next = DirCursor(chain.done() << 28 | chain.position().unwrap_or(0) >> 4);
         if show(&entry, next, visit).is_break() {
             break;
@@ -304,7 +303,7 @@ fn show(
     })
 }
 
-/// Returns the permission bits as the Linux driver reports them: the format keeps only one bit.
+/// Returns the permission bits as the Linux driver reports them. The format stores only one bit.
 const fn mode(kind: FileType, executable: bool) -> u16 {
     let base = match kind {
         FileType::Symlink => 0o777,

@@ -71,7 +71,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// Creates the error of this check, failed on the structure at `offset`.
+    /// Creates the error of this check for the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("romfs", node, offset, self).into()
     }

@@ -1,4 +1,5 @@
-//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
+//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the
+//! API.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub fn limits() -> Limits {
     limits
 }
 
-/// Parses `bytes` as the start of an image, as they are and with a corrected checksum.
+/// Parses `bytes` as the start of an image, unchanged and with a corrected checksum.
 pub fn superblock(bytes: &[u8]) {
     for head in [bytes.to_vec(), with_checksum(bytes)] {
         for source_len in [u64_from(head.len()), u64::from(u32::MAX), u64::MAX] {
@@ -35,7 +36,7 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// Parses `bytes` as a header in different places of images of different sizes.
+/// Parses `bytes` as a header at different offsets in images of different sizes.
 pub fn header(bytes: &[u8]) {
     // Offsets and the size of an image have 32 bits.
     for offset in [0x20, 0xFFFF_FFF0] {
@@ -59,8 +60,8 @@ pub fn header(bytes: &[u8]) {
     }
 }
 
-/// Opens `bytes` as an image, as they are and with a corrected checksum of the superblock, and
-/// calls every method of the driver on every node. Returns the errors.
+/// Opens `bytes` as an image, unchanged and with a corrected checksum of the superblock, and calls
+/// every method of the driver on every node. Returns the errors.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut errors = Vec::new();
     for image in [bytes.to_vec(), with_checksum(bytes)] {
@@ -84,7 +85,7 @@ fn walk_image(image: &[u8], limits: &Limits) -> Vec<Error> {
     let mut met: u64 = 0;
     for entry in Walk::new(&romfs, romfs.root(), limits) {
         met += 1;
-        // Besides the entries, each directory can give one error.
+        // Each directory can give one error besides its entries.
         assert!(met <= 2 * limits.tree_entries + 2, "the walk goes on");
         match entry {
             Ok(entry) => errors.extend(use_node(&romfs, entry.node).err()),
@@ -102,7 +103,7 @@ fn use_node(romfs: &Romfs, node: NodeId) -> Result<()> {
         FileType::Directory => {
             romfs.read_dir(node, DirCursor::START, &mut |entry| {
                 assert!(entry.next != DirCursor::START);
-                // Makes a short call for each cursor, as a mount does.
+                // A mount makes such a short call for each cursor.
                 let mut next = None;
                 let _outcome = romfs.read_dir(node, entry.next, &mut |entry| {
                     next = Some(entry.node);
@@ -128,8 +129,7 @@ fn use_node(romfs: &Romfs, node: NodeId) -> Result<()> {
     }
 }
 
-/// Returns the image with a corrected checksum of the superblock: without it, no mutation gets
-/// further.
+/// Corrects the superblock's checksum, without which no mutation gets past the first check.
 #[must_use]
 pub fn with_checksum(image: &[u8]) -> Vec<u8> {
     let mut image = image.to_vec();
@@ -148,10 +148,8 @@ pub fn with_checksum(image: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Creates small images that together cover the whole format, as seeds.
-///
-/// # Errors
-/// None, because they are all in memory and small.
+/// Creates small images that together cover the whole format, as seeds. Never fails, because they
+/// are in memory and small.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let image = |tree: &Tree, align| {
         let options = RomfsOptions {

@@ -1,8 +1,8 @@
-//! Parses the bytes of a file header.
+//! Parses a file header.
 //!
-//! Parsing checks only what is needed to find the next header. Data past the end of the image
-//! concerns the file alone, and is checked when the file is used, so that it spoils no other entry
-//! of its directory. [`Header::deviations`] checks what reading does not need.
+//! Parsing checks only what is needed to find the next header. Data past the end of the image is
+//! checked when the file is used, so that it affects no other entry of the directory.
+//! [`Header::deviations`] checks what reading does not need.
 
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Device, FileType, check_name};
@@ -11,14 +11,13 @@ use zerocopy::FromBytes;
 use crate::error::Check;
 use crate::ondisk::{self, ALIGN, EXECUTABLE, HEADER_LEN, OFFSET_MASK, TYPE_MASK};
 
-/// The kind of node of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Another name for the file whose header is at `target`.
     HardLink {
         target: u64,
     },
-    /// A directory whose first entry is at `first`, 0 for none.
+    /// A directory whose first entry is at `first`; 0 for none.
     Directory {
         first: u64,
     },
@@ -36,7 +35,7 @@ pub struct Header {
     pub offset: u64,
     pub kind: Kind,
     pub executable: bool,
-    /// Offset of the next header of the same directory.
+    /// Offset of the next header in the same directory.
     pub next: Option<u64>,
     pub spec_info: u32,
     pub size: u32,
@@ -53,18 +52,15 @@ pub fn max_len(name_limit: usize) -> u64 {
     HEADER_LEN.saturating_add(padded(name_limit))
 }
 
-/// Returns whether `bytes`, from the start of a header on, hold the NUL that ends its name.
+/// Returns whether `bytes`, which start with a header, include the NUL that ends its name.
 pub fn has_name_end(bytes: &[u8]) -> bool {
     let name = bytes.get(usize_from(HEADER_LEN)..);
     name.unwrap_or_default().contains(&0)
 }
 
 impl Header {
-    /// Parses a header. `bytes` are the bytes from `offset` on: [`max_len`] of them, or all up to
-    /// the end of the image of `full_size` bytes, or fewer if they include the end of the name.
-    ///
-    /// # Errors
-    /// The check that failed.
+    /// Parses a header. `bytes` start at `offset` and have [`max_len`] bytes, or end with the image
+    /// of `full_size` bytes, or are shorter and include the end of the name.
     pub fn parse(
         bytes: &[u8],
         offset: u64,
@@ -97,11 +93,8 @@ impl Header {
         })
     }
 
-    /// Returns whether the data lies in an image of `full_size` bytes. Other types than regular files and
-    /// symbolic links have none, whatever their size field says.
-    ///
-    /// # Errors
-    /// The check that failed.
+    /// Checks that the data lies in an image of `full_size` bytes. Only regular files and symbolic
+    /// links have data, whatever the size field of other types says.
     pub fn check_data(&self, full_size: u64) -> Result<(), Check> {
         let size = u64::from(self.size);
         let has_data = matches!(self.kind, Kind::Regular | Kind::Symlink);
@@ -115,15 +108,11 @@ impl Header {
         Ok(())
     }
 
-    /// Returns whether this is one of the two entries for a directory itself and its parent.
+    /// Returns whether this is `.` or `..`.
     pub fn is_dot(&self) -> bool {
         self.name == b"." || self.name == b".."
     }
 
-    /// Checks the name by the rules for entries.
-    ///
-    /// # Errors
-    /// The check that failed.
     pub fn check_name(&self, name_limit: usize) -> Result<(), Check> {
         check_name(&self.name, name_limit).map_err(|source| Check::Name {
             name: self.lossy_name(),
@@ -131,12 +120,11 @@ impl Header {
         })
     }
 
-    /// Returns the name for messages.
     pub fn lossy_name(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Returns the type of the file; a hard link has none of its own.
+    /// Returns the file type, or `None` for a hard link.
     pub const fn file_type(&self) -> Option<FileType> {
         match self.kind {
             Kind::HardLink { .. } => None,
@@ -150,7 +138,7 @@ impl Header {
         }
     }
 
-    /// Returns the breaches of the format that reading tolerates.
+    /// Returns the violations of the format that reading tolerates.
     pub fn deviations(&self) -> Vec<Check> {
         let mut found = Vec::new();
         if self.sum != 0 {
@@ -181,7 +169,7 @@ impl Header {
     }
 }
 
-/// Returns the number of bytes of a name with its NUL, padded.
+/// Returns the padded length of a name with its NUL.
 pub fn padded(name_len: usize) -> u64 {
     u64_from(name_len)
         .saturating_add(1)

@@ -1,4 +1,4 @@
-//! Reads headers of one image and follows hard links.
+//! Reads the headers of an image, and follows hard links.
 
 use std::sync::Arc;
 
@@ -10,24 +10,21 @@ use crate::header::{self, Header, Kind};
 use crate::ondisk::{ALIGN, HEADER_LEN};
 use crate::superblock::{HEAD_LEN, Superblock};
 
-/// Bytes of the first read of a header: enough for nearly all, with names up to 15 bytes. A longer
+/// Length of the first read of a header: enough for nearly all, with names up to 15 bytes. A longer
 /// read would often reach into another block, which may be file data that no reader asked for.
 const FIRST_READ: u64 = 2 * HEADER_LEN;
 
-/// The bytes of an image, its superblock, and the limits.
 pub struct Image {
     source: Arc<dyn ReadAt>,
     pub superblock: Superblock,
     pub limits: Limits,
-    /// The damage of the superblock that a rescue passes over; nothing if the image is opened as usual.
+    /// The damage of the superblock that a rescue ignores; `None` if the image was not opened for a
+    /// rescue.
     pub rescue: Option<Vec<String>>,
 }
 
 impl Image {
     /// Opens the image, and reads its superblock and root.
-    ///
-    /// # Errors
-    /// `Corrupt` if the superblock fails a check, `Io` if it cannot be read.
     pub fn open(source: Arc<dyn ReadAt>, limits: &Limits, rescue: bool) -> Result<Self> {
         let head = read(&*source, 0, source.len().min(HEAD_LEN))?;
         let mut passed = Vec::new();
@@ -57,8 +54,8 @@ impl Image {
         self.source.len()
     }
 
-    /// Returns the header at `offset`, of any kind. `node` is the node that leads there: the
-    /// directory whose chain contains it, or the hard link that points to it.
+    /// Reads the header at `offset`, of any kind. `node` is for errors: the directory whose chain
+    /// contains the header, or the hard link that points to it.
     pub fn header(&self, node: NodeId, offset: u64) -> Result<Header> {
         let full_size = self.superblock.full_size;
         let fail = |check: Check| check.at(Some(node), offset);
@@ -76,8 +73,8 @@ impl Image {
         Header::parse(&bytes, offset, full_size, name_limit).map_err(fail)
     }
 
-    /// Returns the header of the file that `header` names: itself, or the end of its hard links.
-    /// Only `.` and `..` may lead to a directory.
+    /// Follows hard links from `header`. Returns the header at their end, which is `header` itself
+    /// if it is not a hard link. Only `.` and `..` may lead to a directory.
     pub fn follow(&self, header: Header) -> Result<Header> {
         let (named, is_dot) = (header.offset, header.is_dot());
         let (mut hops, mut header) = (0, header);
@@ -96,7 +93,7 @@ impl Image {
         Ok(header)
     }
 
-    /// Returns the header of a node. Nodes are never hard links, since these are followed before an
+    /// Reads the header of a node. Nodes are never hard links, since these are followed before an
     /// id is returned.
     pub fn node(&self, node: NodeId) -> Result<Header> {
         let Superblock {
@@ -112,8 +109,8 @@ impl Image {
         }
     }
 
-    /// Returns the header of a node whose data, if it has any, lies in the image. In a rescue, only part of the
-    /// data of a regular file may.
+    /// Reads the header of a node, and checks that its data lies in the image. In a rescue, a part
+    /// of the data of a regular file is enough.
     pub fn sound_node(&self, node: NodeId) -> Result<Header> {
         let header = self.node(node)?;
         if self.rescue.is_some() && header.kind == Kind::Regular {
@@ -125,19 +122,19 @@ impl Image {
         Ok(header)
     }
 
-    /// Returns how many of the first `len` bytes of data of `header` lie in the image.
+    /// Returns how many of the first `len` bytes of a file's data lie in the image.
     pub const fn readable(&self, header: &Header, len: u64) -> u64 {
         let room = self.superblock.full_size.saturating_sub(header.data);
         if len < room { len } else { room }
     }
 
-    /// Reads bytes inside the image.
     pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         read(&*self.source, offset, len)
     }
 }
 
-/// Reads `len` bytes. The caller checked `len` against the image; it is at most a few kilobytes.
+/// Reads `len` bytes, at most a few kilobytes. The caller must have checked `len` against the
+/// image.
 fn read(source: &dyn ReadAt, offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; usize_from(len)];
     source

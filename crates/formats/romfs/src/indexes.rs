@@ -1,5 +1,3 @@
-//! The indexes of recently used directories, bounded in bytes.
-
 use std::sync::Arc;
 
 use forerun_io::{Weighed, WeighedCache, u64_from};
@@ -9,11 +7,11 @@ use crate::dir::Index;
 use crate::header::Kind;
 use crate::image::Image;
 
-/// The state of a directory's index.
 #[derive(Clone, Debug)]
 pub enum Slot {
     Index(Arc<Index>),
-    /// The directory is too large to index, or could not be read to its end; its first header.
+    /// The directory is too large to index, or could not be read to its end. `first` is its first
+    /// header.
     Large {
         first: u64,
     },
@@ -28,8 +26,8 @@ impl Weighed for Slot {
     }
 }
 
-/// Indexes by directory, together within [`Limits::dir_index_bytes`](forerun_vfs::Limits). An index
-/// that is being built is not counted until it is kept.
+/// Recently used indexes, together within [`Limits::dir_index_bytes`](forerun_vfs::Limits). An
+/// index that is being built is not counted until it is cached.
 pub struct Indexes {
     /// Most bytes of one index.
     most: usize,
@@ -39,16 +37,13 @@ pub struct Indexes {
 impl Indexes {
     pub fn new(budget: usize) -> Self {
         Self {
-            // A quarter: one directory must not evict all others.
+            // A quarter, so that one directory does not evict all others.
             most: budget / 4,
             cache: WeighedCache::new(budget),
         }
     }
 
-    /// Returns the index of `dir`. Reads the directory if it has none.
-    ///
-    /// # Errors
-    /// `NotADirectory`, and the errors of [`Image::node`].
+    /// Returns the index of `dir`, and builds it if needed.
     pub fn get(&self, image: &Image, dir: NodeId) -> Result<Slot> {
         if let Some(slot) = self.cache.get(&dir) {
             return Ok(slot);

@@ -1,10 +1,10 @@
-//! romfs: the driver and the writer.
+//! The driver and the writer for romfs.
 //!
-//! The smallest of the formats: a superblock, then headers and data one after the other, each
-//! directory a chain of headers. `docs/formats/romfs.md` describes the bytes.
+//! romfs is the smallest of the formats: a superblock, then headers and data, with each directory a
+//! chain of headers. `docs/formats/romfs.md` describes the bytes.
 //!
-//! The driver reads headers through the source it is given and maps files to extents; it reads no
-//! file data. The writer streams an image from its first byte to its last.
+//! The driver reads headers through its source and maps files to extents; it reads no file data.
+//! The writer streams an image from its first byte to its last.
 
 use std::sync::Arc;
 
@@ -31,7 +31,6 @@ pub use driver::Romfs;
 #[cfg(feature = "write")]
 pub use write::{KEPT, RomfsOptions, write};
 
-/// romfs in the registry.
 pub const FORMAT: Format = Format {
     name: "romfs",
     probe_len: ondisk::MAGIC.len(),

@@ -1,4 +1,4 @@
-//! Parses the superblock from the first bytes of an image.
+//! Parses the superblock in the first bytes of an image.
 
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Measured, Result, read_head};
@@ -7,39 +7,37 @@ use zerocopy::FromBytes;
 use crate::error::Check;
 use crate::ondisk::{self, ALIGN, CHECKSUMMED, HEADER_LEN, MAGIC, SUPERBLOCK_LEN};
 
-/// Bytes to read before [`Superblock::parse`]: the checksummed ones, which include any volume name.
+/// Number of bytes to read for [`Superblock::parse`]: the checksummed ones, which include any
+/// volume name.
 pub const HEAD_LEN: u64 = CHECKSUMMED;
 
-/// Volume names longer than this are refused; tools write a few words.
+/// Longest accepted volume name; tools write a few words.
 const VOLUME_NAME_MAX: usize = 255;
 
 /// A superblock that passed its checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Bytes of the filesystem.
+    /// Length of the filesystem in bytes.
     pub full_size: u64,
     pub checksum: u32,
-    /// Without the NUL that ends it.
+    /// Without the terminating NUL.
     pub volume_name: Vec<u8>,
     /// Offset of the root directory's header.
     pub root: u64,
 }
 
 impl Superblock {
-    /// Parses the superblock. `head` is the start of the image, [`HEAD_LEN`] bytes or all there
-    /// are; `source_len` is the length of the source.
-    ///
-    /// # Errors
-    /// `Corrupt` at offset 0.
+    /// Parses the superblock. `head` is the start of the image, [`HEAD_LEN`] bytes or all of a
+    /// shorter source; `source_len` is the length of the source. Fails with `Corrupt` at offset 0.
     pub fn parse(head: &[u8], source_len: u64) -> Result<Self> {
         Self::parse_or(head, source_len, &mut |check| Err(check.at(None, 0)))
     }
 
-    /// Parses the superblock of an image that may be damaged: it may be cut, and the checksum wrong. `damaged`
-    /// decides about either. The image ends with the source then.
+    /// Parses the superblock of an image that may be truncated, or have a wrong checksum. `damaged`
+    /// decides whether either is accepted. The image then ends with the source.
     ///
     /// # Errors
-    /// The errors of `damaged`, and `Corrupt` if the bytes make no sense.
+    /// The errors of `damaged`, and `Corrupt` if the bytes are not a superblock.
     pub fn parse_or(
         head: &[u8],
         source_len: u64,
@@ -92,10 +90,7 @@ impl Superblock {
     }
 }
 
-/// Validates the superblock of an image that a search has met.
-///
-/// # Errors
-/// The errors of [`Superblock::parse`], `Io`.
+/// Validates the superblock of an image that a search has found.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let head = read_head(source, usize_from(HEAD_LEN))?;
     let superblock = Superblock::parse(&head, source.len())?;

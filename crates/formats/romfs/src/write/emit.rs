@@ -12,9 +12,10 @@ use super::layout::{Item, Layout};
 use crate::header::padded;
 use crate::ondisk::{self, CHECKSUMMED, FileHeader, MAGIC, Superblock};
 
-/// Images are padded to this, as the reference tool does; the padding is outside of the full size.
+/// Images are padded to this, as the reference tool does. The padding does not count in the full
+/// size.
 const IMAGE_ALIGN: u64 = 1024;
-/// Bytes of a file copied at a time, and of headers written at a time.
+/// Number of bytes of a file copied at a time, and of headers written at a time.
 const CHUNK: usize = 1 << 20;
 
 pub fn emit(
@@ -97,7 +98,7 @@ fn word(value: u64) -> zerocopy::byteorder::big_endian::U32 {
     u32_from(value).into()
 }
 
-/// The output, whose first 512 bytes wait for their checksum.
+/// The output, whose first 512 bytes are held back until their checksum is known.
 struct Output<'o> {
     out: io::BufWriter<CountedWrite<&'o mut dyn Write>>,
     head: Vec<u8>,
@@ -138,7 +139,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Copies exactly `len` bytes; a file that has more or fewer has changed.
+    /// Copies exactly `len` bytes. A file with more or fewer bytes has changed.
     fn copy(
         &mut self,
         content: &mut dyn Read,

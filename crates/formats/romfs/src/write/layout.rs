@@ -1,8 +1,8 @@
 //! The layout of an image.
 //!
-//! Headers come in depth-first order, each with its data behind it, as the format requires. The
-//! entries `.` and `..` of each directory are as the reference tool writes them: in the root `.` is
-//! the directory itself, elsewhere both are hard links.
+//! Headers are in depth-first order, each followed by its data, as the format requires. The entries
+//! `.` and `..` of each directory are those that the reference tool writes: in the root `.` is the
+//! directory itself, elsewhere both are hard links.
 
 use std::collections::HashMap;
 
@@ -14,20 +14,20 @@ use super::{RomfsOptions, cannot};
 use crate::header::padded;
 use crate::ondisk::{ALIGN, EXECUTABLE, HEADER_LEN, SUPERBLOCK_LEN};
 
-/// The Linux driver reads names into a buffer of 128 bytes, the NUL included.
+/// The Linux driver reads names into a buffer of 128 bytes, including the NUL.
 const NAME_MAX: usize = 127;
-/// With a longer one the Linux driver looks for the root in the wrong place.
+/// With a longer name the Linux driver looks for the root in the wrong place.
 const VOLUME_NAME_MAX: usize = 127;
 const SYMLINK_MAX: usize = 4095;
 /// Larger alignments would only waste space.
 const ALIGN_MAX: u32 = 1 << 16;
 
-/// A header and the data behind it.
+/// A header and its data.
 #[derive(Debug)]
 pub struct Item {
     pub offset: u64,
     pub name: Vec<u8>,
-    /// Offset of the next header of the directory, 0 for the last.
+    /// Offset of the next header in the directory; 0 for the last.
     pub next: u64,
     /// The low four bits of `next`.
     pub bits: u32,
@@ -35,7 +35,7 @@ pub struct Item {
     pub size: u64,
     /// The node with the data, if there is any.
     pub data: Option<NodeIndex>,
-    /// Item of its directory, for messages.
+    /// The item of its directory, for messages.
     parent: Option<usize>,
 }
 
@@ -47,7 +47,6 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the path of an item in the tree.
     pub fn path(&self, item: &Item) -> Vec<u8> {
         path(&self.items, &item.name, item.parent)
     }
@@ -68,10 +67,10 @@ fn path(items: &[Item], name: &[u8], mut parent: Option<usize>) -> Vec<u8> {
 /// A directory whose entries are being placed.
 struct Frame<'t> {
     children: Box<dyn Iterator<Item = (&'t [u8], NodeIndex)> + 't>,
-    /// Item and offset of its header.
+    /// The item and the offset of its header.
     item: usize,
     offset: u64,
-    /// The entry placed last, to be linked to the next one.
+    /// The entry placed last, whose `next` will point to the next entry.
     last: usize,
 }
 
@@ -131,7 +130,7 @@ impl<'t> Placer<'t> {
         Ok(())
     }
 
-    /// Starts a directory below the root: its own two links come first.
+    /// Starts a directory below the root, with its `.` and `..`.
     fn enter(&mut self, node: NodeIndex, item: usize, parent_offset: u64) -> Frame<'t> {
         let offset = self.items.get(item).map_or(0, |item| item.offset);
         let dot = self.push(b".", 0, offset, 0, None, Some(item));
@@ -207,7 +206,7 @@ impl<'t> Placer<'t> {
         parent: Option<usize>,
     ) -> usize {
         let offset = self.end;
-        // Sizes have 32 bits: the end of all items is far from the largest number.
+        // Sizes have 32 bits, so the end of all items cannot overflow.
         let len = HEADER_LEN + padded(name.len()) + size;
         self.end = (offset + len).next_multiple_of(ALIGN);
         self.items.push(Item {

@@ -1,6 +1,6 @@
-//! The writer: lays the whole image out, then streams it from its first byte to its last.
+//! The writer: lays out the whole image, then streams it from its first byte to its last.
 //!
-//! Writing starts only once everything is known to fit, and the output need not be seekable.
+//! Writing starts only when everything is known to fit, and the output need not be seekable.
 
 mod emit;
 mod layout;
@@ -11,14 +11,13 @@ use std::sync::Arc;
 use forerun_build::{BuildError, KeptProperties, NodeKind, Tree};
 use forerun_io::Observer;
 
-/// The options of a romfs image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RomfsOptions {
-    /// Volume name, at most 127 bytes without NUL: the Linux driver cannot mount longer ones. The same input gives the same image, so the
-    /// default holds no date.
+    /// Volume name, at most 127 bytes without NUL, because the Linux driver cannot mount longer
+    /// ones. The default contains no date, so that the same input gives the same image.
     pub volume_name: Vec<u8>,
     /// Alignment of the data of regular files in the image: a power of two from 16 (the format's
-    /// own, and the default) to 65536. 4096 lets reads of pages go straight through.
+    /// own, and the default) to 65536. With 4096, reads of pages are aligned.
     pub align: u32,
 }
 
@@ -31,7 +30,6 @@ impl Default for RomfsOptions {
     }
 }
 
-/// The properties of nodes that an image keeps.
 pub const KEPT: KeptProperties = KeptProperties {
     symlinks: true,
     special_files: true,
@@ -51,12 +49,12 @@ pub const KEPT: KeptProperties = KeptProperties {
     root: false,
 };
 
-/// Writes `tree` as a romfs image, and returns its length. Owners, times, permissions other than
-/// the executable bit and extended attributes have no place in the format and are left out.
+/// Writes `tree` as a romfs image, and returns its length. The format cannot store owners, times,
+/// extended attributes, and permissions other than the executable bit; these are left out.
 ///
 /// # Errors
 /// [`BuildError::Format`], before anything is written, for an image over 4 GiB, a file of 4 GiB or
-/// more, names over 127 bytes (the Linux driver cuts them off), links over 4095 bytes, and options
+/// more, names over 127 bytes (the Linux driver truncates them), links over 4095 bytes, and options
 /// out of their ranges. [`BuildError::Content`] if a file has changed since it was scanned, and
 /// [`BuildError::Output`].
 pub fn write(

@@ -82,7 +82,7 @@ fn a_chain_with_no_end_is_bounded_without_an_index_too() {
     let romfs = Romfs::open(source(image), &limits).unwrap();
     let mut seen = 0;
     let mut cursor = DirCursor::START;
-    // As a mount does: a few entries at a time.
+    // A few entries at a time, as in a mount.
     let error = loop {
         let mut left = 3;
         let result = romfs.read_dir(romfs.root(), cursor, &mut |entry| {

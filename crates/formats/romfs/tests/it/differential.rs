@@ -1,4 +1,4 @@
-//! The same directory packed by genromfs and by the writer gives two equivalent images.
+//! Packing one directory with genromfs and with the writer gives equivalent images.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{Keeps, Shape, TreeModel, genromfs, require, temp_dir};
 use forerun_vfs::{FileSystem, Walk};
 
-/// Longest name that the writer takes; genromfs takes longer ones, which Linux cannot open.
+/// Longest name that the writer accepts; genromfs accepts longer ones, which Linux cannot open.
 const NAME_MAX: usize = 127;
 
 fn pack(tree: &Path, image: &Path, align: u32) {
@@ -68,7 +68,6 @@ fn same(shape: Shape, align: u32) {
     }
     pack(&tree, &ours, align);
     let (mine, reference) = (read(&ours), read(&theirs));
-    // All properties of a node are compared, so that no mode or size differs.
     reference.assert_same(&mine, &Keeps::EVERYTHING);
     let host = TreeModel::of_host(&tree).unwrap();
     host.assert_same(&mine, &Keeps::ROMFS);

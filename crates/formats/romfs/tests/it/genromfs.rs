@@ -1,4 +1,4 @@
-//! Images made by the reference tool read back as their trees.
+//! Images of the reference tool: the driver reads the original trees from them.
 
 use std::fs;
 use std::io::Write;
@@ -35,7 +35,7 @@ fn compare(tree: &Path, image: &Path) {
     }
     romfs
         .check(None, &mut |problem| {
-            // If a test cut the padding off, that is a warning.
+            // A warning is expected if a test has removed the padding.
             let padded = source.len() >= romfs.volume().image_len.next_multiple_of(1024);
             assert!(!padded && !problem.fatal, "{problem:?}");
         })

@@ -1,4 +1,4 @@
-//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
+//! Hostile images: an error that names the offset, never a panic, a hang or unbounded memory.
 
 use std::ops::ControlFlow;
 
@@ -197,10 +197,10 @@ fn a_wrong_sum_of_the_superblock_is_an_exact_error() {
     );
 }
 
-/// A problem that `check` of a node is to report: the image, the node, the offset, the text.
+/// A problem that `check` must report: the image, the node, the offset, the text.
 type Reported<'a> = (Vec<u8>, usize, usize, &'a str);
 
-/// Checks the node of each image, and looks for the problem among those that are reported.
+/// Checks the node of each image, and looks for the problem among the reported ones.
 #[track_caller]
 fn assert_reported<const N: usize>(is_fatal: bool, cases: [Reported<'_>; N]) {
     for (image, node, offset, expected) in cases {
@@ -232,7 +232,7 @@ fn check_reports_headers_with_a_wrong_sum() {
             (flipped(ROOT + 12), ROOT, ROOT, sum),
             (flipped(FILE + 12), FILE, FILE, sum),
             (flipped(INNER + 12), INNER, INNER, sum),
-            // Hard links and dots are no nodes: their directory reports them.
+            // Hard links and dots are not nodes: the check of their directory reports them.
             (flipped(HARD + 12), ROOT, HARD, sum),
             (flipped(DIR_DOT + 12), DIR, DIR_DOT, sum),
         ],
@@ -327,12 +327,12 @@ fn damage_stays_where_it_is() {
         (names.join(" "), outcome.is_ok())
     };
     let sorted = |names: &str, ok| (names.to_string(), ok);
-    // A file whose data is missing is still listed, and so are the entries behind it.
+    // A file whose data is missing is still listed, and so are the entries after it.
     assert_eq!(
         names(with_word(FILE + 8, u32::MAX)),
         sorted("dir file hard link", true)
     );
-    // An unusable entry is not listed, but does not hide the entries behind it.
+    // An unusable entry is not listed, but does not hide the entries after it.
     assert_eq!(
         names(with_word(HARD + 4, 0x8000)),
         sorted("dir file link", false)
@@ -354,7 +354,7 @@ fn damage_stays_where_it_is() {
 
 #[test]
 fn a_chain_may_go_backwards() {
-    // dir, link, hard, file.
+    // The new order is dir, link, hard, file.
     let image = with(|image| {
         let mut next = |at: usize, to: usize| {
             let word = u32::from_be_bytes(image[at..at + 4].try_into().unwrap());
@@ -397,7 +397,7 @@ fn any_byte_can_be_any_other() {
                 continue;
             }
             mutated[at] = value;
-            // Unchanged, nearly all of them fail the first check; with a corrected checksum they
+            // Unchanged, nearly all mutations fail the first check; with a corrected checksum they
             // reach the others.
             let refused = use_it(source(mutated.clone()));
             assert!(
@@ -465,7 +465,7 @@ fn every_truncation_is_an_error() {
                     .all(|error| matches!(error, Error::Corrupt(_))),
                 "{len}: {errors:?}"
             );
-            // The last bytes are padding behind the target of the link.
+            // The last bytes are padding after the target of the link.
             assert_eq!(
                 errors.is_empty(),
                 len >= LINK + 32 + "dir/inner".len(),

@@ -1,4 +1,3 @@
-//! The integration tests of `forerun-romfs`: one program, because linking takes longer than most tests.
 #![allow(clippy::as_conversions, clippy::panic, clippy::unwrap_used)]
 
 mod bounds;

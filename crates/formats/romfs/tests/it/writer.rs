@@ -1,4 +1,4 @@
-//! Images of the writer read back as their trees; trees that do not fit are refused.
+//! Images of the writer are read back as the original trees. Trees that do not fit are refused.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A small image whose every header is at a known place, and everything a user can do with one.
+//! A small image with every header at a known offset, and a function that calls every operation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -33,8 +33,8 @@ pub struct ZranSpans {
     /// Spans that decode to nothing are left out.
     pub spans: Spans,
     /// For each span, its offset in the file and the number of the checkpoint at its start. A span
-    /// whose checkpoint is left out is a block of [`Codec::GzipMembers`]: the span in the file
-    /// starts after a header, the block with it.
+    /// whose checkpoint is left out is a block of [`Codec::GzipMembers`], which starts with the
+    /// header of the file.
     pub starts: Vec<(u64, usize)>,
     pub checkpoints: usize,
 }

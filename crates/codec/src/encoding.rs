@@ -131,7 +131,6 @@ set! {
         Default = 0x01,
         /// For data made by a filter or predictor.
         Filtered = 0x02,
-        /// No matches at all.
         HuffmanOnly = 0x04,
         /// Only matches at distance one.
         RunLengthEncoded = 0x08,

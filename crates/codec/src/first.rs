@@ -18,7 +18,6 @@ thread_local! {
 pub struct First {
     /// Number of input bytes that belong to the stream.
     pub stored: usize,
-    /// Number of decoded bytes.
     pub decoded: usize,
 }
 

@@ -59,8 +59,8 @@ impl BareLzma {
         if properties.is_wide() {
             return wide(properties, stream, out);
         }
-        // A match reaches back at most over the decoded bytes, so this dictionary, which the
-        // decoder allocates, is enough for every stream.
+        // A match only refers to decoded bytes, so this dictionary, which the decoder allocates, is
+        // enough for every stream.
         let dictionary = u32::try_from(out.len()).map_err(|_| DecodeError::Damaged)?;
         // The copy costs almost nothing compared to decoding. All ones stand for an unknown length.
         let mut contained = Vec::with_capacity(stream.len() + 13);

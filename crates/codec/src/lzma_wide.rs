@@ -17,7 +17,6 @@ use crate::lzma_properties::LzmaProperties;
 pub struct Outcome {
     /// Number of input bytes that were used.
     pub stored: usize,
-    /// Number of decoded bytes.
     pub decoded: usize,
     /// Whether the stream neither ended nor filled the buffer.
     pub is_damaged: bool,
@@ -36,7 +35,7 @@ pub fn stream(
         decoded: 0,
         is_damaged: true,
     };
-    // A match reaches back at most over the decoded bytes.
+    // A match only refers to decoded bytes.
     let Ok(dictionary) = u32::try_from(out.len().max(4096)) else {
         return outcome;
     };

@@ -44,8 +44,8 @@ fn decoder() -> Result<Stream, DecodeError> {
 /// Converts the stream to the container. The copy costs almost nothing compared to decoding.
 fn contained(input: &[u8], wanted: usize, declared: u64) -> Result<Vec<u8>, DecodeError> {
     let (&properties, rest) = input.split_first().ok_or(DecodeError::Damaged)?;
-    // A match reaches back at most over the decoded bytes, so this dictionary, which the decoder
-    // allocates, is enough for every stream.
+    // A match only refers to decoded bytes, so this dictionary, which the decoder allocates, is
+    // enough for every stream.
     let dictionary = u32::try_from(wanted).map_err(|_| DecodeError::Damaged)?;
     let mut out = Vec::with_capacity(input.len() + 13);
     out.push(!properties);

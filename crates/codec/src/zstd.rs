@@ -82,7 +82,6 @@ impl ZstdEncoder {
     }
 }
 
-/// Creates an encoding context with these parameters.
 pub fn context(
     parameters: impl IntoIterator<Item = CParameter>,
 ) -> Result<CCtx<'static>, EncodingError> {

@@ -7,8 +7,8 @@ use forerun_sys::memory_limit::{MemoryLimit, Mib, with_block_buffers};
 /// may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Whether to read in blocks of at least a page and merge requests. `false` is the legacy mode,
-    /// for comparison: blocks of 1 KiB, one synchronous request each, no readahead.
+    /// Whether to read in blocks of a page and merge requests. `false` is the legacy mode, for
+    /// comparison: blocks of 1 KiB, one synchronous request each, no readahead.
     pub large_blocks: bool,
     /// Bytes to keep ahead of a sequential reader; 0 turns readahead off.
     pub readahead: u64,

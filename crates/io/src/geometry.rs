@@ -60,7 +60,6 @@ impl BlockGeometry {
         self.block
     }
 
-    /// Returns the block size of the tail, in bytes.
     #[must_use]
     pub const fn tail_block(&self) -> u64 {
         self.tail_block

@@ -82,7 +82,6 @@ impl Observer {
         Timer(self.sink.as_ref().map(|_| Instant::now()))
     }
 
-    /// Passes the name of a node to the sink.
     pub fn name(&self, node: u64, dir: u64, name: &[u8]) {
         if let Some(sink) = &self.sink {
             sink.name(node, dir, name);

@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 use crate::{Observer, u64_from};
 
-/// A writer that counts the writes and flushes of `inner`.
 #[derive(Debug)]
 pub struct CountedWrite<W> {
     inner: W,

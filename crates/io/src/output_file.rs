@@ -19,7 +19,6 @@ const WRITABLE: u32 = 0o022;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFile {
-    /// Append the output to an existing file.
     Append,
     Replace,
 }

@@ -39,8 +39,9 @@ enum Rule {
     /// Wait without a limit.
     Free,
     /// Do not wait. `refused` records that a wait was refused.
-    Never { refused: bool },
-    /// Wait until this is set.
+    Never {
+        refused: bool,
+    },
     Until(Arc<Stop>),
 }
 

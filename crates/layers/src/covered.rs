@@ -22,7 +22,6 @@ const LISTINGS: usize = 16;
 /// Memory of a name in addition to its bytes.
 const NAME_LEN: usize = size_of::<(Box<[u8]>, usize)>() + 16;
 
-/// The names of one merged directory.
 #[derive(Debug)]
 pub struct Covered {
     /// For each name, the index of the topmost directory that has or hides it.

@@ -112,7 +112,6 @@ fn walk(
     Ok(())
 }
 
-/// Returns whether the root of a layer hides the layers below.
 fn hides_below(stack: &Stack, root: Option<LayerNode>) -> Result<bool> {
     root.map_or(Ok(true), |root| stack.is_opaque(root))
 }

@@ -28,7 +28,6 @@ pub struct LayerNode {
 /// The node that an id names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// A node of one layer.
     Single(LayerNode),
     /// The directory merged from this one, which is the uppermost, and lower ones.
     Merged(LayerNode),

@@ -61,7 +61,6 @@ impl Stack {
         Ok(Extent { place, ..extent })
     }
 
-    /// Returns the layer of a block, and the block as that layer knows it.
     fn block_of_layer(&self, block: &EncodedBlock) -> Result<(&Layer, EncodedBlock)> {
         let (layer, blob) = self.known_blob(block.blob)?;
         Ok((layer, EncodedBlock { blob, ..*block }))

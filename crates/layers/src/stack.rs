@@ -243,7 +243,6 @@ impl Stack {
         crate::ids::split_blob(blob, self.count)
     }
 
-    /// Returns the layer of a blob, and the layer's own number for the blob.
     pub fn split_blob(&self, blob: BlobId) -> Option<(&Layer, BlobId)> {
         let (layer, inner) = self.layer_of(blob);
         Some((self.layer(layer)?, inner))

@@ -83,7 +83,6 @@ struct Frame {
     /// Number of decoded bytes before it.
     start: u64,
     is_linked: bool,
-    /// Whether a checksum follows each block.
     has_checksums: bool,
     /// Most decoded and most stored bytes of a block.
     block_len: usize,
@@ -128,7 +127,6 @@ impl Frames<'_, '_> {
         self.blocks(&mut frame)
     }
 
-    /// Skips the magic number of a legacy frame and returns the frame.
     fn legacy_frame(&mut self, offset: u64) -> Result<Frame, Failed> {
         self.word(offset)?;
         self.input.consume(LEGACY_MAGIC.len());
@@ -173,7 +171,6 @@ impl Frames<'_, '_> {
         Ok(())
     }
 
-    /// Reads the magic number and the descriptor of the frame at `offset`.
     fn descriptor(&mut self, offset: u64) -> Result<Frame, Failed> {
         let &[_, _, _, _, flags, sizes, ..] = self.input.peek_at_least(6)? else {
             return Err(self.cut(offset));

@@ -19,7 +19,7 @@ const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// How often another process may take the free device first.
+/// How often to retry because another process took the free device first.
 const ATTEMPTS: usize = 64;
 
 /// `struct loop_info64`.

@@ -47,10 +47,10 @@ impl MountEntry {
 }
 
 /// Returns all mounts that this thread sees, in the order in which they were made. A thread may be
-/// in another mount namespace than its process.
+/// in another mount namespace than its process. Skips lines that cannot be parsed.
 ///
 /// # Errors
-/// If `/proc/self/mountinfo` cannot be read. Skips lines that cannot be parsed.
+/// If `/proc/self/mountinfo` cannot be read.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
     let table = std::fs::read("/proc/thread-self/mountinfo");
     let table = table.or_else(|_| std::fs::read("/proc/self/mountinfo"));

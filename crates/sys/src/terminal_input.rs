@@ -33,8 +33,8 @@ const LOAD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 
-/// Refuses TIOCSTI and TIOCLINUX to this thread, to the programs that it executes, and to their
-/// children. Needs `CAP_SYS_ADMIN` in the user namespace of the thread.
+/// Refuses TIOCSTI and TIOCLINUX to this thread, to the threads and processes that it starts, and
+/// to the programs that they execute. Needs `CAP_SYS_ADMIN` in the user namespace of the thread.
 ///
 /// # Errors
 /// The errors of prctl(2).

@@ -237,7 +237,6 @@ fn number(text: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Returns the value of an attribute with these entries.
     fn attribute(entries: &[(u16, u16, u32)]) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0];
         for (tag, permissions, id) in entries {

@@ -13,12 +13,10 @@ use std::sync::Arc;
 
 use forerun_io::ReadAt;
 
-/// The name that an image has for a blob.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BlobName {
     /// A device of the image's device table.
     Device {
-        /// The number of the device, from 1 on.
         index: u32,
         /// The image's name for the device; empty if it has none.
         tag: Vec<u8>,

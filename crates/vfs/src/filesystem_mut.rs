@@ -28,7 +28,6 @@ pub struct Changes {
     pub permissions: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
-    /// Time of last access.
     pub accessed: Option<Timestamp>,
     /// Time of last modification.
     pub modified: Option<Timestamp>,

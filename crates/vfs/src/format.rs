@@ -120,7 +120,6 @@ pub struct OpenMutWith {
     /// Most bytes of clean metadata that the driver may cache.
     pub cache: u64,
     pub ownership: Ownership,
-    /// Whether each operation is durable when it returns.
     pub dirsync: bool,
     /// Whether each write of data is durable when it returns.
     pub sync: bool,

@@ -314,7 +314,7 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Gives a node a name. A node that had this name loses it.
+    /// Gives a node a name, in place of the node that has it.
     ///
     /// # Errors
     /// [`Error::Limit`].
@@ -336,8 +336,8 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Decrements the link count of a node. If none is left, removes all names below it too.
-    /// Returns the nodes that have lost their last name.
+    /// Decrements the link count of a node, and removes all names below it. Returns the nodes that
+    /// have lost their last name.
     pub fn remove(&mut self, place: ListedPlace) -> Vec<ListedPlace> {
         let (mut left, mut gone) = (vec![place], Vec::new());
         while let Some(place) = left.pop() {

@@ -42,7 +42,6 @@ impl FileType {
     }
 }
 
-/// Device number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
     pub major: u32,

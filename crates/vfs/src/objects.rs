@@ -43,7 +43,6 @@ pub trait Collector {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Number of objects that are needed.
     pub kept: u64,
     /// Number of objects and other files that are not needed. They were removed unless it was a dry
     /// run.

@@ -19,7 +19,6 @@ use self::search::Search;
 /// A codec of EROFS with its options. Ranges and defaults are those of `mkfs.erofs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FillEncoding {
-    /// A raw LZ4 block.
     Lz4,
     /// A raw LZ4 block, encoded by the slow compressor with the better ratio.
     Lz4Hc {

@@ -20,7 +20,6 @@ const STEP: usize = 256 << 10;
 /// an option.
 const WINDOW_LOG: u32 = 27;
 
-/// The format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamFormat {
     /// Raw DEFLATE (RFC 1951). Steps end between its blocks.
@@ -34,7 +33,6 @@ pub enum StreamFormat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Number of input bytes that the step used.
     pub used: usize,
     /// Where in the stream the step stopped.
     pub place: StreamPlace,

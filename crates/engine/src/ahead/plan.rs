@@ -32,7 +32,7 @@ struct PlannedRequest {
 #[derive(Clone, Copy)]
 enum Wanted {
     Stored,
-    /// Bytes of a block that its reader decodes: fetched only.
+    /// Bytes of a block that its reader decodes, so that the pool only fetches them.
     Encoded,
     /// Bytes of a block that the pool decodes after the fetch.
     Block(EncodedBlock),

@@ -42,7 +42,7 @@ struct Kept {
 #[derive(Default)]
 struct DenseState {
     flying: Vec<Range<u64>>,
-    /// The end of the last request, and the length of the next sequential one.
+    /// The end of the last request, and the step, which doubles for each sequential request.
     end: u64,
     step: u64,
 }
@@ -218,7 +218,7 @@ enum DenseClaim {
     Ours(Range<u64>),
 }
 
-/// A request in flight, until it is dropped.
+/// A guard for a request in flight, which ends when the guard is dropped.
 struct Flight<'d> {
     dense: &'d Dense,
     request: Range<u64>,

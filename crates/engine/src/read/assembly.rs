@@ -25,7 +25,6 @@ enum MapError {
     ShortInline { have: usize, want: usize },
 }
 
-/// Whether other reads may want the blocks of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Other reads may want the blocks, so they are cached.

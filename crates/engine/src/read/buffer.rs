@@ -37,7 +37,6 @@ enum Memory {
 }
 
 impl Memory {
-    /// Allocates at least `len` bytes.
     fn new(len: usize) -> Self {
         // If the system gives no mapping, the allocator may still have memory.
         let mapped = (len >= MAPPED).then(|| map(len).ok());

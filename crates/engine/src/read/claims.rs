@@ -27,7 +27,6 @@ pub struct Claims {
 #[derive(Default)]
 struct State {
     blocks: HashMap<BlockKey, ClaimState>,
-    /// Number of plans being made.
     plans: usize,
     /// Blocks that readers claimed while plans are being made.
     taken: HashSet<BlockKey>,

@@ -19,7 +19,6 @@ use crate::Data;
 use crate::metadata::MetadataSource;
 use crate::tuning::LONG_BLOCK;
 
-/// The stored bytes of all blobs of an image.
 pub struct Stored {
     image: Counted,
     others: BlobTable,
@@ -38,7 +37,6 @@ pub struct Stored {
 /// What stored bytes are read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// They are served as they are.
     Serve,
     /// They are decoded. The cache below keeps them, since they take less space than the decoded
     /// bytes.
@@ -316,7 +314,6 @@ impl Stored {
         Ok(())
     }
 
-    /// Creates the error of a failed read, which names the blob or the image.
     fn failed(&self, blob: BlobId, at: u64, len: usize, error: std::io::Error) -> Error {
         match self.image_of(blob) {
             Some(image) => Error::io(at, len, error).in_image(&image),

@@ -21,7 +21,7 @@ pub struct Bulk {
     pub(super) reader: Reader,
     files: Vec<Listed>,
     window: u64,
-    /// How many more blocks of groups may be cached; `None` if all are.
+    /// The bound on the blocks of groups that are cached; `None` if all are.
     pub(super) allowance: Option<Allowance>,
     progress: Mutex<Progress>,
 }
@@ -76,7 +76,6 @@ impl Reader {
         Bulk::by_place(self.clone(), nodes)
     }
 
-    /// Returns the place of a file of `size` bytes, for [`bulk_at`](Self::bulk_at).
     #[must_use]
     pub fn place(&self, node: NodeId, size: u64) -> FilePlace {
         FilePlace::of(self, node, size)

@@ -147,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// Returns the driver, with readahead of directories.
+    /// Returns the driver, with readahead of directories, for everything but file data.
     #[must_use]
     pub fn fs(&self) -> &dyn FileSystem {
         &*self.inner.fs

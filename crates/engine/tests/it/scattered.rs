@@ -26,7 +26,6 @@ fn image() -> (MemImage, NodeId) {
     (builder.build(), node)
 }
 
-/// Opens the image and reads a page of each of `blocks`.
 fn read(blocks: impl Iterator<Item = usize>, is_slow: bool, options: EngineOptions) -> Opened {
     let (image, node) = image();
     let source = Hinted {

@@ -19,7 +19,6 @@ pub struct Table<'a> {
     image: &'a Image,
     node: NodeId,
     size: u64,
-    /// Offset of the first pointer.
     start: u64,
     /// Offset after the last pointer.
     end: u64,

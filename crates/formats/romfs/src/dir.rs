@@ -134,7 +134,7 @@ impl Index {
                 .iter()
                 .filter_map(|&at| self.entry(at).cloned())
                 .collect();
-            // All names differ now.
+            // All names differ now, so this call is the last.
             return self.sort(dir);
         }
         self.by_name = by_name;

@@ -70,7 +70,6 @@ impl Zip {
         })
     }
 
-    /// Returns the range of a member's contents in the archive.
     pub(crate) fn contents(&self, id: NodeId, node: &Node) -> Result<Range<u64>> {
         let end = self.end.directory.start;
         local::contents(&*self.source, id, &node.data, end)

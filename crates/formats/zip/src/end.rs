@@ -160,9 +160,9 @@ impl Places {
         Err(Check::NoEnd64.at(at))
     }
 
-    /// Returns the range of the directory, and the number of bytes before the archive. The
-    /// directory ends at the record. If it does not begin at the expected place, other records lie
-    /// in between, and its offset is not shifted.
+    /// Returns the range of the directory, and the number of bytes before the archive. These are
+    /// known if the directory ends at the record. If it is not found there, other records lie in
+    /// between, and its offset is used unchanged.
     fn directory(&self, source: &dyn ReadAt) -> Result<(Range<u64>, u64)> {
         let Self {
             offset,

@@ -173,7 +173,6 @@ impl<D: BlockDevice> UndoDevice<D> {
         Ok(())
     }
 
-    /// Creates the header of the undo file.
     fn header(&self) -> io::Result<([u8; 512], Seal)> {
         let mut first = vec![0; usize_from(self.inner.len().min(SECTOR))];
         self.inner.read_exact_at(0, &mut first)?;

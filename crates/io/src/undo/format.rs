@@ -95,7 +95,6 @@ pub enum Found {
     Damaged(&'static str),
 }
 
-/// Returns the sum of one sector of the volume.
 pub fn sum(sector: &[u8]) -> u64 {
     word(blake3::hash(sector).as_bytes(), 0)
 }

@@ -139,7 +139,6 @@ fn open(file: &[u8]) -> Result<UndoFile, UndoError> {
     UndoFile::open(Arc::new(MemorySource::new(file.to_vec())))
 }
 
-/// Restores, and returns the resulting volume.
 fn restore(file: &[u8], volume: Vec<u8>, force: bool) -> (Vec<u8>, Result<Restored, UndoError>) {
     let device = Arc::new(MemoryDevice::new(volume));
     let shared: Arc<dyn BlockDevice> = Arc::<MemoryDevice>::clone(&device);

@@ -85,7 +85,6 @@ impl Sector {
         matches!(self.parts, Parts::One(only) if only == group)
     }
 
-    /// Returns whether `group` has changes in this sector.
     pub fn is_of(&self, group: Group) -> bool {
         match &self.parts {
             Parts::One(only) => *only == group,

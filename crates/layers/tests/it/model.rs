@@ -19,7 +19,6 @@ enum Item {
     Symlink,
     /// A whiteout file, with the path that it hides.
     Whiteout,
-    /// The device 0:0.
     Device,
 }
 

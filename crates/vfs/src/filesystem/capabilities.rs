@@ -28,7 +28,7 @@ pub struct Capabilities<'a> {
     pub history: Option<&'a dyn History>,
     /// Nodes that the driver has inferred. Without it, the image describes all nodes.
     pub inferred: Option<&'a dyn Inferred>,
-    /// Nodes that lower layers complete. Without it, the tree is complete.
+    /// Hard links to files of lower layers. Without it, there are none.
     pub layered: Option<&'a dyn Layered>,
     /// Several images shown as one tree. Without it, there is one image.
     pub merged: Option<&'a dyn Merged>,

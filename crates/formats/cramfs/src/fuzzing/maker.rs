@@ -58,7 +58,6 @@ impl Node {
         Self { name, mode, kind }
     }
 
-    /// Creates a compressed file.
     #[must_use]
     pub fn file(name: &[u8], bytes: &[u8]) -> Self {
         Self::new(name, Kind::File(bytes.to_vec(), Blocks::Compressed))

@@ -33,7 +33,6 @@ pub struct Item {
     pub bits: u32,
     pub spec_info: u64,
     pub size: u64,
-    /// The node with the data, if there is any.
     pub data: Option<NodeIndex>,
     /// The item of its directory, for messages.
     parent: Option<usize>,

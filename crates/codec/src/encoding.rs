@@ -52,12 +52,10 @@ pub enum EncodingError {
         min: u32,
         max: u32,
     },
-    /// XZ cannot declare this dictionary.
     #[error(
         "xz dictionary of {0} bytes: it must be a power of two, or the sum of two neighbouring ones"
     )]
     Dictionary(u32),
-    /// The encoder does not have this algorithm or level.
     #[error("lzo {option}: only algorithm lzo1x_999 at level 8 is supported")]
     Lzo { option: String },
     /// The library failed, most often for lack of memory.

@@ -13,7 +13,6 @@ thread_local! {
     static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new(true, WINDOW_BITS));
 }
 
-/// The lengths of a stream, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct First {
     /// Number of input bytes that belong to the stream.

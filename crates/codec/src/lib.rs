@@ -93,20 +93,12 @@ pub enum Codec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes are not a valid stream.
     #[error("the compressed data is damaged")]
     Damaged,
-    /// The stream ends before the declared length.
     #[error("it decodes to {actual} bytes instead of {expected}")]
-    Short {
-        /// Decoded length.
-        actual: usize,
-        expected: usize,
-    },
-    /// The stream continues past the declared length.
+    Short { actual: usize, expected: usize },
     #[error("it decodes to more than the declared {expected} bytes")]
     Long { expected: usize },
-    /// This codec cannot decode a prefix.
     #[error("this compression cannot decode a part of a stream")]
     NoPrefix,
 }
@@ -321,7 +313,6 @@ impl Codec {
     }
 }
 
-/// Converts a library's count of bytes in a buffer.
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation)] // Lossless, as in `forerun-io`.
 const fn usize_from(n: u64) -> usize {
     n as usize

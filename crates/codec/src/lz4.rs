@@ -15,7 +15,6 @@ pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     })
 }
 
-/// Decodes a block that may refer to the bytes `before` it.
 pub fn decode_after(before: &[u8], input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     lz4::decompress_with_dict(input, out, before).map_err(|_| DecodeError::Damaged)
 }

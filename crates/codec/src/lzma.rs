@@ -11,7 +11,6 @@ use crate::lzma_wide;
 use crate::shared::make_room;
 use crate::xz::{MEMORY, run};
 
-/// Offset of the decoded length in the header.
 const LEN_AT: std::ops::Range<usize> = 5..13;
 
 pub fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {

@@ -23,7 +23,6 @@ const FLUSH: usize = 12;
 /// properties they would mean a dictionary or a first byte that no encoder writes.
 const MARK: &[u8] = b"7zip";
 
-/// Strips the vendor's mark from a block.
 pub fn unmarked(input: &[u8]) -> &[u8] {
     input.strip_prefix(MARK).unwrap_or(input)
 }

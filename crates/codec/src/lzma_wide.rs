@@ -13,7 +13,6 @@ use lzma_rust2::LzmaReader;
 use crate::DecodeError;
 use crate::lzma_properties::LzmaProperties;
 
-/// The result of decoding.
 pub struct Outcome {
     /// Number of input bytes that were used.
     pub stored: usize,

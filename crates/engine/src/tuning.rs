@@ -154,7 +154,6 @@ pub const HINT_WORTH: u64 = 48 << 10;
 pub const HINT_TRUST: u64 = 4 << 20;
 /// Smallest part hinted at once; parts start at multiples of it.
 pub const HINT_STEP_MIN: u64 = 128 << 10;
-/// Largest part hinted at once.
 pub const HINT_STEP_MAX: u64 = 8 << 20;
 /// Credit at which the next part is hinted before a block in it is missed.
 pub const HINT_CREDIT: u64 = 8 << 20;

@@ -56,7 +56,6 @@ impl DerefMut for AlignedBuffer {
     }
 }
 
-/// Returns whether `bytes` starts on a page boundary.
 pub fn is_aligned(bytes: &[u8]) -> bool {
     bytes.as_ptr().align_offset(ALIGNMENT) == 0
 }

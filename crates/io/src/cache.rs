@@ -39,7 +39,6 @@ impl BlockKey {
 pub enum Lookup {
     /// The block was cached, or another thread loaded it meanwhile.
     Hit,
-    /// This call loaded the block.
     Loaded,
 }
 

@@ -27,7 +27,6 @@ use crate::{u64_from, usize_from};
 /// Shortest direct read or write. The page cache is faster for shorter ones, because the kernel
 /// merges requests and reads ahead.
 pub const LEAST: usize = 512 << 10;
-/// Bytes copied and written at a time.
 const PIECE: usize = 1 << 20;
 
 thread_local! {

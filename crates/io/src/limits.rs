@@ -14,7 +14,6 @@ pub struct Limits {
     pub xattr_bytes: u64,
     /// Greatest depth of the directory tree.
     pub depth: usize,
-    /// Most entries in one directory.
     pub dir_entries: u64,
     /// Most entries in all directories together, as a walk counts them.
     pub tree_entries: u64,

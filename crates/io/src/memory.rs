@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 use crate::{ReadAt, past_end};
 
-/// An image held in memory.
 #[derive(Clone, Debug)]
 pub struct MemorySource(Arc<[u8]>);
 

@@ -279,7 +279,6 @@ impl fmt::Debug for Counted {
 }
 
 impl Counted {
-    /// Counts the requests to `inner` as requests to `blob`.
     #[must_use]
     pub fn new(inner: Arc<dyn ReadAt>, blob: BlobId, observer: Arc<Observer>) -> Self {
         Self {

@@ -43,7 +43,6 @@ pub struct WindowRules {
 /// A sequential reader, and the range that was requested ahead of it.
 #[derive(Clone, Debug)]
 pub struct SequentialWindow {
-    /// Number of bytes read in order.
     run: u64,
     /// End of the furthest read.
     next: u64,

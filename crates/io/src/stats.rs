@@ -24,7 +24,6 @@ macro_rules! counters {
 
 counters! {
     SourceRequests = "source_requests",
-    /// Bytes requested from the source.
     SourceBytes = "source_bytes",
     /// Reads of the source that failed or were short.
     SourceErrors = "source_errors",
@@ -47,7 +46,6 @@ counters! {
     CacheWaits = "cache_waits",
     Decodes = "decodes",
     MetadataDecodes = "metadata_decodes",
-    /// Bytes produced by decoding.
     DecodedBytes = "decoded_bytes",
     /// Decodes of a block that had been decoded before.
     RepeatedDecodes = "repeated_decodes",
@@ -57,7 +55,6 @@ counters! {
     Writes = "writes",
     WrittenBytes = "written_bytes",
     Flushes = "flushes",
-    /// Writes and flushes that failed.
     WriteErrors = "write_errors",
     Discards = "discards",
 }

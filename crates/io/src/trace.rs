@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::BlobId;
 use crate::Unpoisoned;
 
-/// The reason for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// A reader waits for the bytes.
@@ -113,10 +112,8 @@ pub enum EventKind {
     },
     CacheHit,
     CacheMiss,
-    /// A reader waited for a read or decode in flight.
     CacheWait,
     Decode {
-        /// Whether decoding succeeded.
         ok: bool,
     },
     Write {
@@ -195,7 +192,6 @@ pub struct Event {
     /// First byte, as an offset into the blob or output.
     pub offset: u64,
     pub len: u64,
-    /// The node of a read or write of a file, if known.
     pub node: Option<u64>,
 }
 

@@ -36,7 +36,6 @@ impl Stop {
 
 #[derive(Clone)]
 enum Rule {
-    /// Wait without a limit.
     Free,
     /// Do not wait. `refused` records that a wait was refused.
     Never {

@@ -72,7 +72,6 @@ impl Covered {
 /// A cache of the names of the directories that were listed last.
 pub struct Listings {
     kept: Mutex<VecDeque<(LayerNode, Arc<Covered>)>>,
-    /// Most bytes in the cache.
     most: u64,
 }
 

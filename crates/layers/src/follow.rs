@@ -12,7 +12,6 @@ use crate::marks::{PATH_MAX, Redirect};
 use crate::stack::{Effect, Stack};
 use crate::whiteout;
 
-/// What a lookup searches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Dirs,

@@ -7,7 +7,6 @@
 use forerun_io::u16_from;
 use forerun_vfs::{BlobId, DirCursor, Error, NodeId, Result};
 
-/// Most layers in one stack.
 pub const LAYERS_MAX: usize = 1 << LAYER_BITS;
 
 const LAYER_BITS: u32 = 10;

@@ -35,7 +35,6 @@ impl Links {
         files.any(|&(file, _)| file == at)
     }
 
-    /// Returns the links to missing files, with the paths.
     pub fn lost(&self) -> &[(LayerNode, Vec<u8>)] {
         &self.lost
     }

@@ -14,7 +14,6 @@ pub const PATH_MAX: usize = 4096;
 /// The attributes of a node that overlayfs reads.
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// The value of `opaque`.
     opaque: Option<u8>,
     redirect: Option<Redirect>,
     /// Whether only the metadata of a file is in this layer.

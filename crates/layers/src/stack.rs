@@ -16,7 +16,6 @@ use crate::whiteout;
 /// One layer: a filesystem and the image with its data.
 #[derive(Clone)]
 pub struct Layer {
-    /// The name, for errors.
     pub name: Arc<str>,
     pub fs: Arc<dyn FileSystem>,
     /// The image: the blob that extents of the driver call [`BlobId::IMAGE`].

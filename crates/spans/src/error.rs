@@ -4,7 +4,6 @@ use forerun_vfs::{Corrupt, Error};
 
 use crate::Compression;
 
-/// A failed check, with the numbers needed to find the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the compressed data is damaged before {near:#x}")]

@@ -133,7 +133,6 @@ impl<'p, 'a> Pass<'p, 'a> {
         Ok(())
     }
 
-    /// Skips a text and its terminating NUL.
     fn skip_text(&mut self, offset: u64) -> Result<(), Failed> {
         loop {
             let bytes = self.input.peek()?;

@@ -37,7 +37,6 @@ impl<'a> Input<'a> {
         self.limit
     }
 
-    /// Returns the offset of the next byte.
     pub fn position(&self) -> u64 {
         self.end - u64_from(self.buffer.len() - self.used)
     }

@@ -87,7 +87,6 @@ struct Frame {
     /// Most decoded and most stored bytes of a block.
     block_len: usize,
     stored_len: usize,
-    /// Decoded length, if the frame declares it.
     len: Option<u64>,
     /// Checksum of the decoded bytes, if the frame has one.
     checksum: Option<XxHash32>,

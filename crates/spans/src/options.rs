@@ -9,7 +9,6 @@ const SPAN_LEN: u64 = 4 << 20;
 /// Length of one read.
 const CHUNK: usize = 1 << 20;
 
-/// The options of a pass over a stream.
 #[derive(Clone)]
 pub struct IndexOptions {
     pub limits: Limits,

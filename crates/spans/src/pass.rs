@@ -15,7 +15,6 @@ use crate::spans::Spans;
 use crate::spool::Spool;
 use crate::{Compression, gzip, lz4, streams};
 
-/// The result of a pass.
 pub struct Indexed {
     pub spans: Spans,
     /// The decoded bytes in the temporary file, the blob [`SPOOL`](crate::SPOOL), if any.

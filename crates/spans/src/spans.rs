@@ -21,10 +21,8 @@ pub struct Span {
     pub source: SpanSource,
 }
 
-/// Where the bytes of a span are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpanSource {
-    /// A block of the stream.
     Block {
         offset: u64,
         len: u32,

@@ -63,7 +63,6 @@ fn skip_zeros(input: &mut Input<'_>) -> Result<(), Error> {
     }
 }
 
-/// A stream that is being decoded.
 struct Stream {
     offset: u64,
     /// Number of decoded bytes before the stream.

@@ -23,7 +23,6 @@ use crate::spans::{Span, SpanSource, Spans};
 const HEAD: usize = 12;
 /// Length of the decoded bytes stored in each checkpoint.
 const WINDOW: usize = 32 << 10;
-/// Length of a checkpoint.
 const CHECKPOINT: usize = 8 + 8 + 1 + WINDOW;
 /// Shortest header of a gzip file.
 const HEADER: u64 = 10;
@@ -207,7 +206,6 @@ mod tests {
     /// Offset, bits, and decoded bytes before the checkpoint.
     type Stored = (u64, u8, u64);
 
-    /// Encodes checkpoints.
     fn stored(count: u32, checkpoints: &[Stored]) -> Vec<u8> {
         let mut bytes = [&count.to_le_bytes()[..], &[0; 8]].concat();
         for (number, (offset, bits, decoded)) in (1..).zip(checkpoints) {

@@ -10,7 +10,6 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-/// Most descriptors in a message.
 const MAX_DESCRIPTORS: usize = 4;
 
 /// A received message.

@@ -6,7 +6,6 @@
 
 use std::io;
 
-/// The requests TIOCSTI and TIOCLINUX of ioctl(2).
 const REQUESTS: [u32; 2] = [0x5412, 0x541C];
 /// The number of ioctl(2) in each architecture that the machines of this program can run: x86-64
 /// and its x32, i386, AArch64, 32-bit Arm.

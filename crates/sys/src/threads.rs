@@ -17,7 +17,6 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Whether a thread of this process was ever pinned.
 static IS_ANY_PINNED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {

@@ -14,7 +14,6 @@ pub struct NewNode {
     /// A regular file or a directory; another kind only if the format has it.
     pub kind: FileType,
     pub permissions: u32,
-    /// User and group ids.
     pub owner: (u32, u32),
     /// The value of all timestamps of the node.
     pub time: Timestamp,
@@ -29,7 +28,6 @@ pub struct Changes {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub accessed: Option<Timestamp>,
-    /// Time of last modification.
     pub modified: Option<Timestamp>,
     pub created: Option<Timestamp>,
 }

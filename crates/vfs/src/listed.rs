@@ -14,7 +14,6 @@ use crate::{
     check_name,
 };
 
-/// Index of the root in the table of nodes.
 const ROOT: usize = 0;
 
 /// Returns the id of the node at an index: the index plus 1.

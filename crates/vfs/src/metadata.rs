@@ -1,6 +1,5 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileType {
     Directory,
@@ -93,7 +92,6 @@ pub struct Metadata {
     /// for an open node without a name. A wrong count in the image is returned unchanged, as the
     /// kernel's drivers do.
     pub nlink: u32,
-    /// Time of last modification.
     pub mtime: Timestamp,
     /// Device number of a device node; 0:0 for other nodes.
     pub device: Device,

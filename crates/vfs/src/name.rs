@@ -2,7 +2,6 @@
 
 use crate::Error;
 
-/// The rule that a name breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("empty name")]

@@ -38,7 +38,6 @@ impl<'n> OverlayAttribute<'n> {
     }
 }
 
-/// The error of a file whose contents are in a lower layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its contents are in a lower layer of overlayfs (overlay.metacopy)")]
 pub struct ContentsBelow;

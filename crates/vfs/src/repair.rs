@@ -55,7 +55,6 @@ pub struct Finding<K = Kind> {
     pub kind: K,
     /// Path of the file or directory; `None` for the volume as a whole.
     pub path: Option<Vec<u8>>,
-    /// The damage and its position.
     pub error: Error,
     /// The change that would repair it; `None` if it cannot be repaired.
     pub remedy: Option<String>,
@@ -159,7 +158,6 @@ pub type RepairVolume = fn(
 pub type RepairAfterKill =
     fn(&Arc<dyn BlockDevice>, &Arc<Observer>, &RepairOptions) -> Result<Summary>;
 
-/// A format whose volumes can be repaired.
 #[derive(Clone, Copy, Debug)]
 pub struct Repair {
     pub format: &'static str,

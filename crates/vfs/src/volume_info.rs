@@ -1,4 +1,3 @@
-/// The properties of an image as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VolumeInfo {

@@ -60,7 +60,6 @@ struct Level {
     batch: Batch,
     /// Cursor of the next batch; `None` after the last one.
     next: Option<DirCursor>,
-    /// Number of entries read so far.
     entries: u64,
 }
 
@@ -109,7 +108,6 @@ pub struct Walk<'a> {
     levels: Vec<Level>,
     path: Vec<u8>,
     seen: u64,
-    /// Most entries in total.
     most: u64,
     /// Bytes that the batches of all levels hold.
     held: usize,

@@ -74,7 +74,6 @@ impl FillEncoding {
     }
 }
 
-/// The result of filling a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// Number of bytes taken from the start of the input.

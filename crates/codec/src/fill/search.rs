@@ -6,7 +6,6 @@
 
 use super::Filled;
 
-/// Most trials per block.
 const TRIALS: usize = 6;
 /// First guess of the input per byte of output, in 1/256.
 const FIRST_RATIO: usize = 2 * 256;

@@ -34,11 +34,9 @@ pub enum StreamFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub used: usize,
-    /// Where in the stream the step stopped.
     pub place: StreamPlace,
 }
 
-/// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPlace {
     /// Within a block. More input may be needed.

@@ -36,7 +36,6 @@ pub struct WalkAhead {
     listings: Mutex<VecDeque<Listing>>,
 }
 
-/// The directories to read ahead of a walk.
 #[derive(Debug, PartialEq, Eq)]
 struct Ahead {
     /// Siblings of the listed directory that were not read ahead yet.

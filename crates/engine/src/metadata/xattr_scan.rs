@@ -121,7 +121,6 @@ impl XattrScan {
         !answers.any(|answer| answer.is(UNKNOWN))
     }
 
-    /// Sets all unknown answers to `rest`.
     fn settle(&self, rest: u8) {
         self.any.settle(rest);
         self.per_file.iter().for_each(|answer| answer.settle(rest));
@@ -146,7 +145,6 @@ impl XattrScan {
         }
     }
 
-    /// Records that a node has the attribute `name`.
     fn note(&self, name: &[u8]) {
         self.any.settle(SOME);
         if let Some(answer) = self.about(name) {
@@ -287,7 +285,6 @@ mod tests {
         }
     }
 
-    /// Creates a scan of a volume that may have every kind of attribute.
     fn scan(most: u64) -> Arc<XattrScan> {
         let mut volume = VolumeInfo::new("any", 0, 1);
         (volume.has_xattrs, volume.has_acls) = (true, true);

@@ -20,7 +20,6 @@ pub struct Around {
 #[derive(Default)]
 struct Region {
     wanted: u64,
-    /// One bit per hinted part.
     hinted: u64,
 }
 

@@ -27,7 +27,6 @@ enum MapError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Other reads may want the blocks, so they are cached.
     Shared,
     /// No other read wants the blocks, so they are decoded straight into the answer and not cached.
     Own,

@@ -38,7 +38,6 @@ enum ClaimState {
     Begun,
 }
 
-/// The claim of a running job.
 struct Begun<'c> {
     claims: &'c Claims,
     key: BlockKey,

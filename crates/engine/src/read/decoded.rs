@@ -33,7 +33,6 @@ pub struct Decoded {
     claims: Claims,
     /// Blocks served to the end that may still be cached, oldest first.
     served: Mutex<VecDeque<BlockKey>>,
-    /// Blocks that were decoded without being cached.
     passed: Mutex<Recent<BlockKey, ()>>,
     /// Bytes in the cache above which blocks served to the end are evicted.
     comfortable: u64,

@@ -103,7 +103,6 @@ impl Unfinished {
         &self.0
     }
 
-    /// Publishes the bytes to all waiting threads.
     pub fn finish(self, buffer: Arc<Buffer>) {
         *lock(&self.0.state) = SegmentState::Ready(buffer);
         self.0.ended.notify_all();

@@ -34,7 +34,6 @@ pub struct Stored {
     pub buffers: Arc<BufferPool>,
 }
 
-/// What stored bytes are read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Serve,

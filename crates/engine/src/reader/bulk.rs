@@ -47,7 +47,6 @@ pub struct TakenFile {
 #[derive(Debug, Default)]
 struct Progress {
     taken: usize,
-    /// Index of the first file that is not planned yet.
     planned: usize,
     /// Cost in bytes of the planned files that no thread has taken.
     ahead: u64,

@@ -35,7 +35,6 @@ pub struct FilePlace {
     pub(super) within: Option<Within>,
 }
 
-/// A block that holds a whole file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within {
     pub block: EncodedBlock,
@@ -76,7 +75,6 @@ impl FilePlace {
     }
 }
 
-/// The decoded block of a [group](Bulk::take_group).
 pub struct GroupBlock<'b> {
     reader: &'b Reader,
     block: Block,

@@ -13,7 +13,6 @@ use super::Reader;
 use crate::read::{Assembly, Moves};
 use crate::tuning::EXTENTS_TOGETHER;
 
-/// Stored bytes of blocks that follow each other.
 struct Neighbours {
     blob: BlobId,
     range: Range<u64>,

@@ -296,7 +296,6 @@ impl Volume {
         }
     }
 
-    /// Tells the driver that the device failed, and returns the error.
     fn failed(&self, error: Error) -> Error {
         self.fs.device_failed(&error);
         error

@@ -30,7 +30,6 @@ pub struct Entry<'a> {
 /// The usable entries of a directory.
 #[derive(Debug)]
 pub struct Directory {
-    /// Offset of the first entry in the image.
     start: u64,
     order: ByteOrder,
     bytes: Vec<u8>,
@@ -182,7 +181,6 @@ impl Weighed for Directory {
     }
 }
 
-/// The progress of finding entries in a directory.
 struct Scan<'a> {
     image: &'a Image,
     dir: NodeId,

@@ -30,7 +30,6 @@ pub const NAME_MAX: u32 = 252;
 pub const BLOCK: u64 = 4096;
 /// Most bytes of a compressed block.
 pub const STORED_MAX: u64 = 2 * BLOCK;
-/// Length of a block pointer.
 pub const POINTER_LEN: u64 = 4;
 
 /// `fsid` and `size` are valid.
@@ -58,7 +57,6 @@ pub const COMPATIBLE: u32 = 0xff;
 pub const KNOWN: u32 =
     COMPATIBLE | HOLES | WRONG_SIGNATURE | SHIFTED_ROOT_OFFSET | EXT_BLOCK_POINTERS;
 
-/// The block is uncompressed.
 pub const BLK_UNCOMPRESSED: u32 = 1 << 31;
 /// The pointer holds the start of the block, in units, instead of its end.
 pub const BLK_DIRECT_PTR: u32 = 1 << 30;

@@ -109,7 +109,6 @@ impl Superblock {
         self.has(FSID_VERSION_2)
     }
 
-    /// Returns whether entries must be in the order of their names.
     pub const fn is_sorted(&self) -> bool {
         self.has(SORTED_DIRS)
     }

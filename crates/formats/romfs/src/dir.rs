@@ -13,7 +13,6 @@ use crate::image::Image;
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: Box<[u8]>,
-    /// Offset of the header with the name.
     pub header: u64,
     pub node: NodeId,
     pub kind: FileType,

@@ -41,7 +41,6 @@ pub struct Header {
     pub size: u32,
     pub checksum: u32,
     pub name: Vec<u8>,
-    /// Offset of the data.
     pub data: u64,
     /// Sum of the words of header and name; 0 if the checksum is right.
     pub sum: u32,
@@ -108,7 +107,6 @@ impl Header {
         Ok(())
     }
 
-    /// Returns whether this is `.` or `..`.
     pub fn is_dot(&self) -> bool {
         self.name == b"." || self.name == b".."
     }

@@ -28,7 +28,6 @@ on_disk! {
         /// Offset of the next header in the same directory, 0 for the last; the low four bits are
         /// [`TYPE_MASK`] and [`EXECUTABLE`].
         next: U32,
-        /// Depends on the type.
         spec_info: U32,
         size: U32,
         /// Makes the big-endian words of the header and the name add up to 0.

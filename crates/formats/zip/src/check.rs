@@ -76,7 +76,6 @@ pub fn member(zip: &Zip, id: NodeId, report: &mut dyn FnMut(Problem)) -> Result<
     }
 }
 
-/// Compares the contents of an uncompressed member with its CRC-32.
 fn sum(zip: &Zip, id: NodeId, node: &Node) -> Result<()> {
     let contents = zip.contents(id, node)?;
     let Some(mut sum) = zip.file_sum(id)? else {

@@ -31,7 +31,6 @@ pub struct Facts {
     pub more_warnings: u64,
     /// Number of members that are not part of the tree.
     pub left_out: u64,
-    /// Number of entries in the directory.
     pub members: u64,
     /// Number of encrypted members, and of members with unsupported compression methods.
     pub encrypted: u64,

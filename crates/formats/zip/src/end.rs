@@ -20,7 +20,6 @@ pub const TAIL: usize = END_LEN + 0xffff + LOCATOR_LEN;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The range of the central directory in the file.
     pub directory: Range<u64>,
     /// Number of entries that the directory should have.
     pub entries: u64,

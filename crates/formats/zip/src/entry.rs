@@ -18,14 +18,12 @@ use crate::time;
 /// Length of an entry before its name.
 pub const HEADER: usize = size_of::<CentralHeader>();
 
-/// A member, as the central directory describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'b> {
     /// The path; not validated yet.
     pub path: Cow<'b, [u8]>,
     pub kind: FileType,
     pub mode: u16,
-    /// Owner and group, if the entry has them.
     pub owner: Option<(u32, u32)>,
     pub mtime: Timestamp,
     pub size: u64,

@@ -31,7 +31,6 @@ struct Members {
     spools: Vec<Spool>,
 }
 
-/// A member that was divided into spans.
 pub struct CutMember {
     spans: Spans,
     /// The blob of its temporary file.

@@ -5,7 +5,6 @@ use forerun_spans::Compression;
 
 use crate::ondisk::{ENCRYPTED, MASKED, PATCHED};
 
-/// How a member is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Stored,

@@ -21,7 +21,7 @@ pub struct Data {
     pub header: u64,
     /// Stored length of the contents.
     pub len: u64,
-    /// CRC-32 of the decoded contents.
+    /// Checksum of the decoded contents.
     pub crc: u32,
     pub method: Method,
 }

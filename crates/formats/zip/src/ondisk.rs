@@ -32,7 +32,7 @@ pub const HOST_UNIX: u8 = 3;
 /// Upper byte of `version made by`: OS X.
 pub const HOST_OS_X: u8 = 19;
 
-/// The value of a 32-bit field whose real value is in the zip64 record.
+/// The value of a 16-bit field whose real value is in the zip64 record.
 pub const IN_ZIP64_SHORT: u16 = u16::MAX;
 /// The value of a 32-bit field whose real value is in the zip64 record.
 pub const IN_ZIP64: u32 = u32::MAX;

@@ -51,7 +51,7 @@ pub enum Error {
     #[error("{}: the kernel cannot read an image in this kind of file: {container}", path.display())]
     Scattered { path: PathBuf, container: Container },
     /// The loop device could not be set up.
-    #[error("making a making a loop device for {}: {source}", path.display())]
+    #[error("making a making a making a loop device for {}: {source}", path.display())]
     Loop { path: PathBuf, source: io::Error },
     /// A loop device would not show all of the image.
     #[error(

@@ -8,7 +8,6 @@ use super::format::VERSION;
 #[non_exhaustive]
 pub enum UndoError {
     NotUndo,
-    /// The version is unknown.
     Version(u32),
     /// The file contradicts itself.
     Damaged {

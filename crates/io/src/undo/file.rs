@@ -20,7 +20,6 @@ pub struct UndoFile {
     end: End,
 }
 
-/// The result of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Number of bytes that the undo file holds.

@@ -10,9 +10,7 @@ use crate::{u32_from, usize_from};
 pub const VERSION: u32 = 1;
 /// Unit in which the volume is saved, and length of the header and of the end slot.
 pub const SECTOR: u64 = 512;
-/// Offset of the end slot.
 pub const END_AT: u64 = SECTOR;
-/// Offset of the first record.
 pub const RECORDS_AT: u64 = 2 * SECTOR;
 /// Most bytes of the volume in one record.
 pub const MOST: u64 = 1 << 20;
@@ -20,7 +18,6 @@ pub const MOST: u64 = 1 << 20;
 pub const MOST_PENDING: u64 = 4 << 20;
 /// Most bytes of a batch in the file, with a record for each sector.
 pub const MOST_BATCH: u64 = MOST_PENDING / SECTOR * (HEAD + SECTOR + SUM + CHECK);
-/// Length of the head of a record.
 pub const HEAD: u64 = 48;
 /// Length of the checksum after a record's body.
 pub const CHECK: u64 = 16;
@@ -80,7 +77,7 @@ pub struct Head {
     pub range: Range<u64>,
     /// Whether the old bytes follow.
     pub saved: bool,
-    /// Whether this is the last record of the batch.
+    /// Whether the batch ends with this record.
     pub last: bool,
 }
 

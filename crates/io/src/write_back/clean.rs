@@ -11,7 +11,6 @@ use crate::{
 
 /// The shortest read, which is cached as one block.
 const BLOCK: u64 = 4096;
-/// The longest read or write request.
 pub const MAX_REQUEST: u64 = 1 << 20;
 
 /// A cache of reads of the device, and the names of its regions.

@@ -6,7 +6,6 @@ use super::{Group, WriteBack};
 use crate::Unpoisoned;
 use crate::{Structure, u64_from};
 
-/// A write or flush that failed.
 #[derive(Debug)]
 pub struct CommitError {
     pub offset: u64,
@@ -138,7 +137,6 @@ impl WriteBack {
         state.sectors.values().any(|sector| sector.is_of(group))
     }
 
-    /// Moves the changes of one group to another.
     fn join(&self, from: Group, into: Group) {
         let mut state = self.state.write().unpoisoned();
         for sector in state.sectors.values_mut() {

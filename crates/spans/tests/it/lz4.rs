@@ -13,7 +13,6 @@ fn lz4(arguments: &[&str], bytes: &[u8]) -> Option<Vec<u8>> {
     run("lz4", &[&["-q", "-c"], arguments].concat(), bytes)
 }
 
-/// Returns bytes that do not compress.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {

@@ -80,7 +80,6 @@ struct WalkCursor {
 struct Tree<'a> {
     fs: &'a dyn FileSystem,
     expect: ExpectFiles<'a>,
-    /// Number of entries to take from a listing at once.
     batch: usize,
 }
 

@@ -13,7 +13,6 @@ pub const MIB: usize = 1 << 20;
 pub struct Hinted {
     pub bytes: MemorySource,
     pub hints: Arc<Mutex<Vec<Range<u64>>>>,
-    /// Whether the source claims to be on a server.
     pub is_slow: bool,
 }
 

@@ -222,7 +222,6 @@ impl Maker {
         }
     }
 
-    /// Adds a block and returns its pointer.
     fn block(&mut self, chunk: &[u8], way: Blocks) -> u32 {
         let is_hole = self.layout.flags & HOLES != 0 && chunk.iter().all(|&byte| byte == 0);
         let is_direct = matches!(way, Blocks::DirectStored | Blocks::DirectCompressed);

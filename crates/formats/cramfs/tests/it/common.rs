@@ -51,7 +51,6 @@ pub const FILE_TABLE: usize = 172;
 pub const FILE_BLOCKS: usize = 4;
 pub const LINK_TABLE: usize = 12_528;
 
-/// Creates an image with `dir/inner`, `file` and `link`.
 pub fn sample() -> Vec<u8> {
     sample_of(Layout::default(), Blocks::Compressed)
 }

@@ -139,7 +139,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Copies exactly `len` bytes. A file with more or fewer bytes has changed.
+    /// Copies exactly `len` bytes. Fails if the file has more or fewer, because it has changed
+    /// then.
     fn copy(
         &mut self,
         content: &mut dyn Read,

@@ -22,7 +22,6 @@ const SYMLINK_MAX: usize = 4095;
 /// Larger alignments would only waste space.
 const ALIGN_MAX: u32 = 1 << 16;
 
-/// A header and its data.
 #[derive(Debug)]
 pub struct Item {
     pub offset: u64,

@@ -8,7 +8,6 @@ use libdeflater::crc32;
 
 use crate::ondisk::{CENTRAL, END, END64, LOCAL, LOCATOR, UTF8};
 
-/// A member of an archive, field by field.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// Name in both headers.

@@ -71,7 +71,6 @@ fn below<'p>(root: &Path, group: &'p Path) -> Option<&'p Path> {
     (!goes_up).then_some(rest)
 }
 
-/// Returns the directory of the group.
 fn directory(mount: &MountEntry, group: &Path, pid: u32) -> PathBuf {
     if let Some(rest) = below(&mount.root, group) {
         return mount.mount_point.join(rest);

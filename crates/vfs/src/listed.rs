@@ -313,7 +313,7 @@ impl<N: Clone> ListedBuilder<N> {
         }
     }
 
-    /// Gives a node a name, in place of the node that has it.
+    /// Gives a node a name. Replaces the node that has this name.
     ///
     /// # Errors
     /// [`Error::Limit`].

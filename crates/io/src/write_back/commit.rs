@@ -41,7 +41,7 @@ pub struct CommitOrder<'a> {
     /// Groups that do not refer to data written directly to the device. The data need not be
     /// durable before them, and their flushes also flush the data.
     pub before_data: &'a [Group],
-    /// Groups that may refer to such data.
+    /// Groups that may refer to data written directly to the device.
     pub after_data: &'a [Group],
     /// A group that may become durable at any time. It is written together with the first other
     /// group that has dirty sectors, without a flush of its own. If there is no such group, it

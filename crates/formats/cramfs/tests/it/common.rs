@@ -39,7 +39,7 @@ pub fn open(image: &[u8]) -> Cramfs {
     Cramfs::open(Arc::new(MemorySource::new(image)), &Limits::default()).unwrap()
 }
 
-/// Offsets in the image below.
+/// Offsets in the image of [`sample`].
 pub const ROOT: usize = 64;
 pub const DIR: usize = 76;
 pub const FILE: usize = 92;

@@ -8,7 +8,7 @@ use forerun_io::{Limits, MemorySource, Observer, ReadAt};
 use forerun_romfs::{Romfs, RomfsOptions, write};
 use forerun_vfs::{Error, FileSystem, FileType, NodeId, Walk};
 
-/// Offsets in the image below.
+/// Offsets in the image of [`sample`].
 pub const ROOT: usize = 0x20;
 pub const DOTS: usize = 0x40;
 pub const DIR: usize = 0x60;

@@ -1,4 +1,5 @@
-//! Mounts an image from one's own program: `serve IMAGE DIR [OPTIONS]`. Ends when it is unmounted.
+//! Mounts an image from another program: `serve IMAGE DIR [OPTIONS]`. Ends when the mount is
+//! unmounted.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -13,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: serve IMAGE DIR [OPTIONS]".into());
     };
     let mut options = MountOptions::parse(&options.join(","))?;
-    // For comparisons.
+    // For benchmarks.
     options.push = std::env::var_os("NO_PUSH").is_none();
     options.lift_readahead = std::env::var_os("NO_LIFT").is_none();
     let image = Image::open_with(Path::new(image), &options.open_options())?;

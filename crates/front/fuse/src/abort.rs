@@ -1,7 +1,8 @@
-//! Aborting a connection: all of its requests fail, also those that nothing else ends.
+//! Aborts a FUSE connection: all its requests fail, even if nothing else would end them.
 //!
-//! The kernel has a file for each connection, in a filesystem of its own. Where that is not mounted at its place, root
-//! mounts it nowhere. The root of a user namespace can do neither, and calls umount(2) with MNT_FORCE.
+//! The kernel's fusectl filesystem has an abort file for each connection. If it is not mounted in
+//! the usual place, root creates a detached mount of it. Root in a user namespace can do neither
+//! and calls umount(2) with MNT_FORCE instead.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,24 +13,20 @@ use forerun_sys::mountpoint::{Sight, find_mount};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstatfs, openat, statx};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-/// Where that filesystem is mounted.
 const PLACE: &str = "/sys/fs/fuse/connections";
-/// Its type, by include/uapi/linux/magic.h.
+/// Magic number of fusectl in include/uapi/linux/magic.h.
 const MAGIC: u64 = 0x6573_5543;
 
-/// The kernel's files of all connections.
 #[derive(Debug)]
 pub struct Connections(OwnedFd);
 
-/// The file that aborts one connection. Once that has ended, it aborts nothing, though another connection has its number.
+/// The abort file of one connection. After the connection has ended, it aborts nothing, even if a
+/// new connection gets the same number.
 #[derive(Debug)]
 pub struct Abort(File);
 
 impl Connections {
-    /// Opens them.
-    ///
-    /// # Errors
-    /// The errors of open(2) and fsmount(2).
+    /// Opens fusectl, mounting it if needed.
     pub fn open() -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = openat(CWD, PLACE, flags, Mode::empty());
@@ -45,10 +42,8 @@ impl Connections {
         Ok(Self(mount))
     }
 
-    /// Opens the file of the connection with this device number.
-    ///
-    /// # Errors
-    /// The errors of open(2): only root and the user of the mount may.
+    /// Opens the abort file of the connection with this device number. Only root and the mounting
+    /// user may open it.
     pub fn abort_of(&self, device: (u32, u32)) -> io::Result<Abort> {
         if device.0 != 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -59,10 +54,7 @@ impl Connections {
         Ok(Abort(opened.into()))
     }
 
-    /// Opens the file of the connection of a mount, which gets no request.
-    ///
-    /// # Errors
-    /// As [`abort_of`](Self::abort_of).
+    /// Opens the abort file of a mount's connection, without sending a request to the mount.
     pub fn abort_of_mount(&self, mount: impl AsFd) -> io::Result<Abort> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let stat = statx(mount, "", flags, StatxFlags::empty())?;
@@ -71,24 +63,16 @@ impl Connections {
 }
 
 impl Abort {
-    /// Opens the file of the connection with this device number.
-    ///
-    /// # Errors
-    /// As [`Connections::abort_of`].
     pub fn of(device: (u32, u32)) -> io::Result<Self> {
         Connections::open()?.abort_of(device)
     }
 
-    /// Takes on the file that another process has opened.
     #[must_use]
     pub fn inherited(file: OwnedFd) -> Self {
         Self(file.into())
     }
 
-    /// Aborts the connection, if it has not ended.
-    ///
-    /// # Errors
-    /// The errors of write(2).
+    /// Aborts the connection unless it has ended.
     pub fn abort(&self) -> io::Result<()> {
         (&self.0).write_all(b"1")
     }
@@ -100,10 +84,10 @@ impl AsFd for Abort {
     }
 }
 
-/// Aborts the connection of a mount, which stays where it is.
+/// Aborts the connection of a mount, which stays mounted.
 ///
 /// # Errors
-/// The errors of both ways; NotFound for a mount that is out of sight.
+/// NotFound if this process cannot see the mount; the errors of both methods.
 pub fn abort(mount: &MountEntry) -> io::Result<()> {
     let by_file = Abort::of(mount.device).and_then(|abort| abort.abort());
     let Err(error) = by_file else { return Ok(()) };

@@ -1,10 +1,11 @@
-//! Files that a program has opened and is about to read, recognised by a request before the first READ.
+//! Recognises files that a program has opened and is about to read, before their first READ.
 //!
-//! Python's `open` asks of each file whether it is a terminal, by an ioctl, and then reads it. The kernel
-//! sends both as requests, and each costs the program a round trip. So where the one was followed by
-//! the other several times in a row, a small file is stored in the page cache before the ioctl is answered.
-//! No READ follows then. One file in so many is left out: where no READ comes for it either, the kernel has
-//! the files already, and nothing is stored until READs follow again.
+//! Python's `open` checks whether a file is a terminal with an ioctl, and then reads it. The kernel
+//! sends both to the server, and each costs the program a round trip. Once several ioctls in a row
+//! were followed by a READ, small files are stored in the page cache before the ioctl is answered,
+//! which makes the READ unnecessary. Now and then a file is not stored. If it is not read either,
+//! the kernel has the files cached already, and nothing is stored until ioctls are followed by
+//! READs again.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -12,11 +13,11 @@ use forerun_io::Unpoisoned;
 
 use crate::tuning::{ASKED_AND_READ, ASKED_FILES, ASKED_PROBE};
 
-/// The ioctls by which C libraries find out whether a file is a terminal: TCGETS, TCGETS2 and TIOCGWINSZ of
-/// most architectures. On the others nothing is recognised, and READs are answered.
+/// The ioctls that C libraries use to detect terminals: TCGETS, TCGETS2 and TIOCGWINSZ. Some
+/// architectures use other numbers; there nothing is recognised, and READs are answered as usual.
 const IS_TERMINAL: [u32; 3] = [0x5401, 0x802c_542a, 0x5413];
 
-/// The files of one mount about which programs have asked, and how many they read then.
+/// Recent terminal checks on one mount, and how many were followed by a READ.
 #[derive(Default)]
 pub struct AboutToRead {
     state: Mutex<Asked>,
@@ -24,16 +25,16 @@ pub struct AboutToRead {
 
 #[derive(Default)]
 struct Asked {
-    /// Threads, and the file of which each has asked last, which was not read since.
+    /// Threads, and the last file that each has checked but not read since.
     unread: Vec<(u32, u64)>,
-    /// Files that were read after the request, in a row.
+    /// Number of consecutive checks that were followed by a READ.
     read: u32,
-    /// Files that were to be stored since one was left out.
+    /// Number of files stored since the last one left out as a probe.
     stored: u32,
 }
 
 impl AboutToRead {
-    /// Notes an ioctl of the thread `pid` on `file`. Returns whether to store the file now.
+    /// Records an ioctl of thread `pid` on `file`. Returns whether to store the file now.
     pub fn on_ioctl(&self, command: u32, pid: u32, file: u64) -> bool {
         if !IS_TERMINAL.contains(&command) {
             return false;
@@ -50,7 +51,7 @@ impl AboutToRead {
         }
         state.stored = 0;
         if state.unread.len() >= ASKED_FILES {
-            // A program that asks once and ends, as one that runs a script does.
+            // Forget threads that check one file and exit, such as script interpreters.
             state.unread.remove(0);
             state.read = 0;
         }
@@ -58,7 +59,6 @@ impl AboutToRead {
         false
     }
 
-    /// Notes that the thread `pid` reads `file`.
     pub fn on_read(&self, pid: u32, file: u64) {
         let mut state = self.state();
         let before = state.unread.len();
@@ -79,7 +79,7 @@ mod tests {
 
     const TCGETS: u32 = IS_TERMINAL[0];
 
-    /// Asks about each file, and reads it unless it is in the page cache, as a program of one thread does.
+    /// Checks and reads files as a single-threaded program does; with `cached`, no READs arrive.
     /// Returns the number of stores.
     fn program(about: &AboutToRead, files: std::ops::Range<u64>, cached: bool) -> u32 {
         let mut stored = 0;
@@ -130,7 +130,7 @@ mod tests {
         }
         assert!(!about.on_ioctl(TCGETS + 1, 1, 50));
         assert!(about.on_ioctl(TCGETS, 1, 50));
-        // Threads that ask and end are forgotten.
+        // Threads that check a file and exit are forgotten.
         for pid in 10..10_000 {
             about.on_ioctl(TCGETS, pid, 1);
         }

@@ -1,14 +1,13 @@
-//! Attaching a FUSE connection to a directory.
+//! Mounts a FUSE connection on a directory.
 //!
-//! Every user asks the kernel first: root may mount, and so may the "root" of a user namespace, whose
-//! user id does not tell it from a root without the capability. Where that is not permitted,
-//! fusermount3 mounts, a set-user-id program of the fuse3 package that sends the open device back over
-//! a socket.
+//! The kernel is asked first for every user: root may mount, and so may root of a user namespace,
+//! which cannot be recognised by its user ID. If it refuses, fusermount3 from the fuse3 package, a
+//! set-user-ID program, mounts and sends the open device back over a socket.
 //!
-//! The directory was opened before it was checked, and the mount goes to that descriptor: by
-//! move_mount(2) (Linux 5.2), by mount(2) on the descriptor's path in /proc, or by fusermount3, which
-//! has the directory as its working directory. fusermount3 looks up its path once more; a mount that
-//! landed elsewhere is an error.
+//! The directory was opened before it was checked, and the mount goes to that descriptor: with
+//! move_mount(2) (Linux 5.2), with mount(2) on the descriptor's path in /proc, or with fusermount3,
+//! which gets the directory as its working directory. fusermount3 resolves the path again; a mount
+//! that ends up elsewhere is an error.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -31,16 +30,14 @@ use crate::helper::{find_helper, without_name};
 use crate::liveness::is_fuse;
 use crate::{MountError, MountOptions};
 
-/// A mount that was just made.
 #[derive(Debug)]
 pub struct Attached {
-    /// The device to serve it on.
+    /// The device to serve the mount on.
     pub connection: OwnedFd,
-    /// Its line in the table of mounts.
+    /// The mount's line in mountinfo.
     pub mount: MountEntry,
 }
 
-/// Mounts on `place`.
 pub fn attach(
     place: &Mountpoint,
     source: &OsStr,
@@ -49,7 +46,8 @@ pub fn attach(
 ) -> Result<Attached, MountError> {
     match by_mount_api(place, source, options, writable) {
         Ok(attached) => return Ok(attached),
-        // An old kernel, a sandbox, a long name, or the reason for which mount(2) fails next.
+        // The kernel is old, a sandbox refuses the call, the name is long, or mount(2) will fail
+        // for the same reason.
         Err(error) => tracing::debug!("fsopen(2): {error}"),
     }
     let failed = |source| MountError::System {
@@ -62,15 +60,14 @@ pub fn attach(
         Err(Refused::Permission) => by_helper(place, source, options, writable)?,
         Err(Refused::Error(error)) => return Err(error),
     };
-    // Dropping the connection ends a mount that is not found.
+    // If the mount is not found, dropping the connection ends it.
     let mount = made(place, &before).map_err(failed)?;
     Ok(Attached { connection, mount })
 }
 
-/// Finds the FUSE mount on `place` that was not there before.
 fn made(place: &Mountpoint, before: &[MountEntry]) -> io::Result<MountEntry> {
     let path = place.current_path()?;
-    // The kernel gives a mount the number of one that ended since.
+    // The kernel reuses the IDs of ended mounts.
     let is_same = |old: &MountEntry, entry: &MountEntry| {
         (old.id, old.device) == (entry.id, entry.device) && old.mount_point == entry.mount_point
     };
@@ -85,7 +82,6 @@ fn open_device() -> io::Result<File> {
     File::options().read(true).write(true).open("/dev/fuse")
 }
 
-/// Returns the mount options that describe the connection and the user to the kernel.
 fn connection_options(device: &File) -> [(&'static str, String); 4] {
     [
         ("fd", device.as_raw_fd().to_string()),
@@ -95,7 +91,6 @@ fn connection_options(device: &File) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Lists the options of the mount without a value.
 fn words(options: &MountOptions) -> impl Iterator<Item = &'static str> {
     let words = [
         (options.kernel_checks(), "default_permissions"),
@@ -106,20 +101,19 @@ fn words(options: &MountOptions) -> impl Iterator<Item = &'static str> {
         .filter_map(|(wanted, word)| wanted.then_some(word))
 }
 
-/// A mount that is attached nowhere yet.
 #[derive(Debug)]
 pub struct Detached {
-    /// The device to serve it on.
+    /// The device to serve the mount on.
     pub connection: OwnedFd,
     /// The mount, for move_mount(2).
     pub mount: OwnedFd,
 }
 
-/// Makes a mount for reading that is attached nowhere. It is served on the descriptor of its connection, named as
-/// `/dev/fd/N`, and ends with the last descriptor or namespace that has it.
+/// Creates a detached read-only mount. Its source is named `/dev/fd/N`. It ends with the last
+/// descriptor or namespace that contains it.
 ///
 /// # Errors
-/// [`MountError::Device`], and [`MountError::Detached`] for errors of fsopen(2) and the calls that follow it.
+/// [`MountError::Device`]; [`MountError::Detached`] for errors of the mount API.
 pub fn detached(source: &OsStr, options: &MountOptions) -> Result<Detached, MountError> {
     let device = open_device().map_err(|source| MountError::Device { source })?;
     make(device, source, options, false).map_err(MountError::Detached)
@@ -155,7 +149,8 @@ fn make(
     })
 }
 
-/// Makes a detached mount and attaches it to the descriptor: its number is known from the beginning.
+/// Creates a detached mount and attaches it to the descriptor, so that its mount ID is known from
+/// the beginning.
 fn by_mount_api(
     place: &Mountpoint,
     source: &OsStr,
@@ -175,7 +170,7 @@ fn by_mount_api(
 }
 
 enum Refused {
-    /// Not for us; fusermount3 may.
+    /// The kernel refuses this user, but fusermount3 may succeed.
     Permission,
     Error(MountError),
 }
@@ -218,7 +213,6 @@ fn by_mount(
     }
 }
 
-/// Returns the flags of a mount under these options.
 pub fn flags(options: &MountOptions, writable: bool) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, !writable);
@@ -251,9 +245,9 @@ fn by_helper(
         None,
     )
     .map_err(|error| failed(error.to_string()))?;
-    // As its standard input the socket needs no inherited descriptor. The command is dropped at the
-    // end of the statement, and our copy of the helper's end with it: its death is then our end of
-    // file.
+    // The socket is standard input, so no other descriptor needs to be inherited. Dropping the
+    // command at the end of the statement closes our copy of the helper's socket, so that its exit
+    // is our end of file.
     let process = Command::new(&program)
         .arg("-o")
         .arg(helper_options(source, options, writable))
@@ -276,11 +270,12 @@ fn by_helper(
     Ok(device)
 }
 
-/// Waits for the helper to end. Returns its error output, or its exit status if it failed silently.
+/// Waits for the helper to exit. Returns its error output, or its exit status if it failed
+/// silently.
 fn last_words(mut process: Child) -> String {
     let mut words = Vec::new();
     if let Some(stderr) = process.stderr.take() {
-        // More than that is no error message.
+        // Bound the length of the message.
         let _as_far_as_it_goes = stderr.take(64 << 10).read_to_end(&mut words);
     }
     match process.wait() {
@@ -289,7 +284,7 @@ fn last_words(mut process: Child) -> String {
     }
 }
 
-/// Receives the open device, which comes with one byte; nothing if the helper ended without sending it.
+/// Receives the device, which comes with one byte; `None` if the helper exited without sending it.
 fn receive_device(socket: &OwnedFd) -> Option<OwnedFd> {
     let received = packet::receive(socket, 1).ok()??;
     received.descriptors.into_iter().next()
@@ -317,7 +312,7 @@ fn helper_options(source: &OsStr, options: &MountOptions, writable: bool) -> OsS
     list
 }
 
-/// Escapes commas, which would end the option, and backslashes.
+/// Escapes commas, which separate options, and backslashes.
 fn escape(text: &OsStr) -> OsString {
     let mut out = Vec::with_capacity(text.len());
     for &byte in text.as_bytes() {
@@ -383,7 +378,7 @@ mod tests {
         assert_eq!(places, [true, false]);
     }
 
-    /// Checks mount(2), which is used on kernels before 5.2.
+    /// Tests mount(2), which kernels before 5.2 need.
     #[test]
     fn mount_2_goes_to_the_descriptor_as_well() {
         if !forerun_testkit::require::root() || !forerun_testkit::require::fuse() {

@@ -1,4 +1,4 @@
-//! Attributes of a node, as stat(2) reports them.
+//! Attributes of a node for stat(2).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,28 +8,29 @@ use fuser::{Errno, FileAttr, INodeNo, ReplyXattr};
 use crate::MountOptions;
 use crate::id_map::IdMap;
 
-/// Size that stat(2) recommends for requests: the page, which is what the kernel keeps.
+/// Preferred request length in stat(2): the kernel's page.
 const PREFERRED_IO: u32 = 4096;
 
-/// The owners and permissions of the files in a mount.
+/// Owners and permissions of the files in a mount.
 ///
-/// `uid=` and `gid=` apply to everything. Without them an image's own owners hold. An image whose
-/// format has none (romfs) belongs to the user that mounted it, as on a FAT medium: 0:0 for root, as
-/// the kernel's romfs shows it, else the calling user, because 0:0 would show that user files of
-/// another one. An owner that the user namespace of the mount does not map is shown as the mounting user too,
-/// unless `unmapped=keep` leaves it to the kernel. `umask=` takes bits away and adds none, because formats without owners still
-/// distinguish programs from data. `fmask=` and `dmask=` replace it for files and for directories.
+/// `uid=` and `gid=` apply to everything. Without them the image's owners are shown. An image
+/// without owners (romfs) belongs to the mounting user, as on a FAT medium: 0:0 for root, as with
+/// the kernel's romfs, otherwise the calling user, whose files would else appear to be another
+/// user's. Owners that the mount's user namespace does not map are shown as the mounting user too,
+/// unless `unmapped=keep` leaves them to the kernel. `umask=` removes permission bits and adds
+/// none, because formats without owners still distinguish programs from data. `fmask=` and `dmask=`
+/// replace it for files and for directories.
 #[derive(Clone, Debug)]
 pub struct Ownership {
     uid: Option<u32>,
     gid: Option<u32>,
-    /// Replaces owners of the image; nothing where all are shown as they are.
+    /// Replaces unmapped owners; `None` shows all owners unchanged.
     squash: Option<Squash>,
     file_mask: u16,
     directory_mask: u16,
 }
 
-/// The owner that is shown in the place of owners that the user namespace does not map.
+/// The owner shown for IDs that the user namespace does not map.
 #[derive(Clone, Debug)]
 struct Squash {
     users: IdMap,
@@ -48,7 +49,6 @@ impl Squash {
         }
     }
 
-    /// Returns the owner to show for one of the image.
     fn shown(&self, (uid, gid): (u32, u32)) -> (u32, u32) {
         let uid = self.users.shown(uid, self.uid);
         (uid, self.groups.shown(gid, self.gid))
@@ -56,7 +56,6 @@ impl Squash {
 }
 
 impl Ownership {
-    /// Creates the owners of a mount of `volume` under `options`.
     pub fn new(options: &MountOptions, volume: &VolumeInfo) -> Self {
         let caller = !volume.has_owners;
         let uid = caller.then(|| rustix::process::geteuid().as_raw());
@@ -70,7 +69,6 @@ impl Ownership {
         }
     }
 
-    /// Converts `metadata` into FUSE's form.
     pub fn attr(&self, number: u64, metadata: &Metadata) -> FileAttr {
         let time = system_time(metadata.mtime);
         let mask = match metadata.kind {
@@ -100,8 +98,8 @@ impl Ownership {
     }
 }
 
-/// Returns attributes for a file of which only the directory entry is known. A later stat finds out the
-/// rest.
+/// Returns attributes for a node of which only the directory entry is known. The kernel requests
+/// the rest later.
 pub const fn unknown(number: u64, kind: fuser::FileType) -> FileAttr {
     FileAttr {
         ino: INodeNo(number),
@@ -122,8 +120,8 @@ pub const fn unknown(number: u64, kind: fuser::FileType) -> FileAttr {
     }
 }
 
-/// Answers GETXATTR and LISTXATTR. The first call asks with no room for the length, the second for
-/// the bytes.
+/// Answers GETXATTR and LISTXATTR. With `room` 0 the kernel asks for the length, otherwise for the
+/// bytes.
 pub fn reply_bytes(bytes: &[u8], room: u32, reply: ReplyXattr) {
     match u32::try_from(bytes.len()) {
         Ok(len) if room == 0 => reply.size(len),
@@ -132,7 +130,6 @@ pub fn reply_bytes(bytes: &[u8], room: u32, reply: ReplyXattr) {
     }
 }
 
-/// Converts a file type into FUSE's.
 pub const fn kind(kind: FileType) -> fuser::FileType {
     match kind {
         FileType::Directory => fuser::FileType::Directory,
@@ -145,14 +142,14 @@ pub const fn kind(kind: FileType) -> fuser::FileType {
     }
 }
 
-/// Packs a device number into the 32 bits that Linux passes between kernel and user space: 12 bits of
-/// major in the middle, 20 bits of minor around them.
+/// Packs a device number into Linux's 32-bit form: 12 bits of major in the middle, 20 bits of minor
+/// around them.
 const fn device(device: Device) -> u32 {
     let (major, minor) = (device.major & 0xfff, device.minor & 0xf_ffff);
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// Converts a time; one that `SystemTime` cannot hold becomes the epoch.
+/// Converts a time. Times that `SystemTime` cannot hold become the epoch.
 pub fn system_time(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = if time.seconds < 0 {

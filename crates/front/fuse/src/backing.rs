@@ -1,13 +1,12 @@
-//! Open files of images that keep their data in files of the host.
+//! Open files of images that store their data in host files.
 //!
-//! Where the kernel permits it (this takes CAP_SYS_ADMIN), it is given such a file when it is opened,
-//! and reads it by itself from then on: no byte of it goes through this process. The kernel refuses a
-//! second handle of an inode unless it is opened with the number under which the file was registered
-//! for the first one. So registrations are kept by inode, and in a [state table](Registered) for the next
-//! server.
+//! If the kernel permits it (this needs CAP_SYS_ADMIN), the server registers the host file when it
+//! answers OPEN. The kernel then reads the file itself, and no data passes through this process. A
+//! second handle of the same inode must be opened with the registration number of the first, so
+//! registrations are kept by inode, and in a [state table](Registered) for the next server.
 //!
-//! A registration belongs to the connection and not to the process, so the next server continues with
-//! those of the old one. It gives a number back when the last handle of the state table that uses it is released.
+//! A registration belongs to the connection, not to the process, so the next server continues to
+//! use it. It is released with the last handle in the state table that uses it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,31 +25,34 @@ use crate::state_table::{HostFile, Registered, Registration, RegistrationSlot};
 
 const REPLACED: &str = "the object was replaced while a file with its data was open";
 
-/// The type that statfs(2) reports for overlayfs.
+/// `f_type` of overlayfs in statfs(2).
 const OVERLAYFS: u64 = 0x794c_7630;
 
-/// Files that are open, and how they are served.
+/// Open files and their registrations.
 #[derive(Debug)]
 pub struct Backings {
-    /// How many file systems may be stacked below this one: 2 where the objects are on an overlayfs
-    /// themselves, which then must not be stacked on this mount; else 1.
+    /// The stacking depth for INIT: 2 if the objects are on an overlayfs, which then cannot be
+    /// stacked on this mount; otherwise 1.
     depth: u32,
-    /// Whether the kernel is still to be asked: after a refusal it is not.
+    /// Whether to register files. Cleared when the kernel refuses.
     wanted: AtomicBool,
     files: Mutex<Files>,
 }
 
 #[derive(Debug, Default)]
 struct Files {
-    /// Registered by this process and open, by inode number.
+    /// Files registered by this process, by inode number.
     open: HashMap<u64, OpenFile>,
-    /// Registered by earlier servers, by inode number and by the kernel's. An inode has several where its object was replaced.
+    /// Files registered by earlier servers, by inode number and registration number. An inode has
+    /// several if its object was replaced.
     earlier: HashMap<u64, HashMap<u32, EarlierFile>>,
-    /// Numbers that earlier servers were given are kept: the state table may lack handles that use them.
+    /// Whether to keep all registrations of earlier servers, because the state table may lack
+    /// handles that use them.
     keeps_earlier: bool,
-    /// The connection to answer on with a registration of an earlier server, if there was one.
+    /// The connection on which to answer with an earlier server's registration, if there was an
+    /// earlier server.
     connection: Option<Arc<OwnedFd>>,
-    /// Nothing where no other process can take the mount over.
+    /// `None` if no other process can take over the mount.
     table: Option<Registered>,
 }
 
@@ -58,13 +60,14 @@ struct Files {
 struct OpenFile {
     backing: Arc<BackingId>,
     file: HostFile,
-    /// The kernel's number; nothing where no other process can take the mount over.
+    /// The kernel's registration number; `None` if no other process can take over the mount.
     id: Option<u32>,
     handles: Handles,
 }
 
-/// The handles that use a number, and their slots in the state table. By number: a RELEASE can come twice, or be of a
-/// handle that an earlier server opened under another number.
+/// The handles that use a registration, and their slots in the state table. A map, because a
+/// RELEASE can arrive twice, or for a handle that an earlier server opened with a different
+/// registration.
 type Handles = HashMap<u64, Option<RegistrationSlot>>;
 
 #[derive(Debug)]
@@ -73,19 +76,18 @@ struct EarlierFile {
     handles: Handles,
 }
 
-/// How a handle is served.
 pub enum Way {
-    /// By reads of this process.
+    /// This process reads it.
     Here,
-    /// By the kernel, under a registration of this process.
+    /// The kernel reads it, with a registration of this process.
     Kernel(Arc<BackingId>),
-    /// By the kernel, under the number that an earlier server registered.
+    /// The kernel reads it, with the registration number of an earlier server.
     Earlier(u32, Arc<OwnedFd>),
 }
 
 impl Backings {
-    /// Begins without open files. Nothing is registered unless the image `has_objects`. Registrations are
-    /// written to the state table of `options`.
+    /// Creates the state without open files. Registers files only if the image `has_objects`, and
+    /// records them in the state table of `options`.
     pub fn new(options: &MountOptions, has_objects: bool) -> Self {
         let store = options.objects.as_deref();
         let table = options.state.as_ref().filter(|_| has_objects);
@@ -101,10 +103,7 @@ impl Backings {
         }
     }
 
-    /// Continues with the registrations of earlier servers, which have ended.
-    ///
-    /// # Errors
-    /// The errors of the state table.
+    /// Takes over the registrations of earlier servers, which have ended.
     pub fn inherit(&self, table: OwnedFd, connection: OwnedFd) -> io::Result<()> {
         let (table, earlier) = Registered::inherit(table)?;
         if earlier.has_stopped {
@@ -131,12 +130,11 @@ impl Backings {
         Ok(())
     }
 
-    /// Returns the stacking depth that INIT is answered with.
     pub const fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Registers no more files, in this process or a later one.
+    /// Stops registering files, in this and all later processes.
     pub fn unavailable(&self) {
         self.stop(&self.lock());
     }
@@ -148,18 +146,18 @@ impl Backings {
         }
     }
 
-    /// Returns whether another process could go on with the files that the kernel reads by itself.
+    /// Returns whether another process could take over the registered files.
     pub fn can_be_kept(&self) -> bool {
         let files = self.lock();
         files.table.is_some() || (!self.wanted.load(Ordering::Relaxed) && files.open.is_empty())
     }
 
-    /// Makes a descriptor of the state table, where there is one.
+    /// Duplicates the state table's descriptor, if there is a table.
     pub fn share(&self) -> Option<io::Result<OwnedFd>> {
         self.lock().table.as_ref().map(Registered::share)
     }
 
-    /// Stops opening and releasing files: requests wait, and another process answers them.
+    /// Stops opening and releasing files: requests block, and another process will answer them.
     pub fn close(&self) {
         std::mem::forget(self.lock());
     }
@@ -168,10 +166,10 @@ impl Backings {
         self.files.lock().unpoisoned()
     }
 
-    /// Decides how a new handle is served. `find` opens the file with the data, if there is one.
+    /// Decides how to read a new handle. `find` opens the host file with the data, if there is one.
     ///
     /// # Errors
-    /// The errors of `find`; `Io` for a file that took the place of one that is open.
+    /// The errors of `find`; `Io` if the host file of an open inode was replaced.
     pub fn way(
         &self,
         find: impl FnOnce() -> Result<Option<File>>,
@@ -185,14 +183,13 @@ impl Backings {
         if !is_wanted && !is_known {
             return Ok(Way::Here);
         }
-        // Opened again, so that it is verified again if it was changed.
+        // Open the host file again, so that it is verified again after a change.
         let Some(object) = find()? else {
             return Ok(Way::Here);
         };
         let file = host_file(&object)?;
         if let Some(open) = files.open.get_mut(&number) {
-            // The kernel goes on to read the file that is registered, so another one cannot stand in
-            // for it.
+            // The kernel continues to read the registered file, so a replacement cannot be used.
             if open.file != file {
                 return Err(Error::io(0, 0, io::Error::other(REPLACED)));
             }
@@ -203,8 +200,8 @@ impl Backings {
             self.stop_after(noted, files);
             return Ok(Way::Kernel(backing));
         }
-        // If the object was replaced while the kernel still reads the old one, the kernel refuses the
-        // new one: EIO, as above.
+        // If the object was replaced while the kernel still reads the old one, the kernel refuses
+        // the new one: EIO, as above.
         let earlier = files.earlier.get_mut(&number);
         let earlier = earlier.and_then(|all| all.iter_mut().find(|(_, known)| known.file == file));
         if let (Some((&id, known)), Some(connection)) = (earlier, &files.connection) {
@@ -221,7 +218,7 @@ impl Backings {
         }
     }
 
-    /// Registers `object`, so that the kernel reads it by itself. Where that fails, no more are registered.
+    /// Registers `object` with the kernel. On failure, stops registering files.
     fn register(
         &self,
         files: &mut Files,
@@ -256,7 +253,8 @@ impl Backings {
         }
     }
 
-    /// Stops after an error of the state table. Later servers keep all numbers then.
+    /// Stops registering files after an error of the state table. Later servers then keep all
+    /// registrations.
     fn stop_after(&self, noted: io::Result<()>, files: &Files) {
         if let Err(error) = noted {
             tracing::error!("writing to the table of open files: {error}");
@@ -264,7 +262,7 @@ impl Backings {
         }
     }
 
-    /// Removes a handle. With the last one, the registration is given back.
+    /// Removes a handle. Releases the registration with its last handle.
     pub fn release(&self, number: u64, handle: FileHandle) {
         let mut guard = self.lock();
         let files = &mut *guard;
@@ -276,7 +274,7 @@ impl Backings {
                 && let Some(OpenFile { backing, .. }) = files.open.remove(&number)
                 && !cleared
             {
-                // The next server may use the number.
+                // Keep the registration, because the next server may use it.
                 std::mem::forget(backing);
             }
             return;
@@ -308,7 +306,8 @@ impl Backings {
     }
 }
 
-/// Adds a handle that uses a number, and writes it to the state table if there is one. An OPEN that is sent again has been added.
+/// Adds a handle to a registration, and to the state table if there is one. A repeated OPEN has
+/// already been added.
 fn note(
     handles: &mut Handles,
     table: &mut Option<Registered>,
@@ -331,7 +330,7 @@ fn note(
     Ok(())
 }
 
-/// Clears the slot of a handle. Returns whether no later server reads of it.
+/// Clears a handle's slot. Returns whether later servers cannot see the handle.
 fn clear(table: &mut Option<Registered>, slot: Option<RegistrationSlot>) -> bool {
     let (Some(table), Some(slot)) = (table, slot) else {
         return true;
@@ -342,8 +341,9 @@ fn clear(table: &mut Option<Registered>, slot: Option<RegistrationSlot>) -> bool
         .is_ok()
 }
 
-/// Returns the kernel's number of a registration. `fuser` shows it to `Debug` only, or to a caller that
-/// will not have it closed. The version of `fuser` is pinned; without a number no file is registered.
+/// Returns the kernel's registration number. `fuser` exposes it only in its `Debug` output, or to
+/// callers that leak the registration. The version of `fuser` is pinned; if there is no number,
+/// nothing is registered.
 fn id_of(backing: &BackingId) -> io::Result<u32> {
     let shown = format!("{backing:?}");
     let found = shown.split_once("backing_id: ").map(|(_, rest)| rest);

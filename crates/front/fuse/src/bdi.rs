@@ -1,17 +1,16 @@
-//! The kernel's readahead for one mount.
+//! Raises the kernel's readahead for one mount.
 //!
-//! INIT cannot ask for more than 128 KiB. Root can, afterwards, through the device's entry in sysfs.
-//! The entry disappears with the mount, so nothing has to be restored.
+//! INIT cannot request more than 128 KiB, but root can raise it afterwards in sysfs. The sysfs
+//! entry disappears with the mount, so nothing has to be restored.
 
 use std::path::PathBuf;
 
-/// The largest readahead that is set, in bytes: four of the kernel's largest requests.
+/// Maximum readahead in bytes: four of the kernel's largest requests.
 const WANTED: u64 = 4 << 20;
-/// The kernel's default readahead, in bytes.
 const DEFAULT: u64 = 128 << 10;
 
-/// Raises the readahead of the filesystem with this device number, to no more than `readahead` bytes.
-/// Returns whether that worked.
+/// Raises the readahead of the filesystem with this device number to at most `readahead` bytes.
+/// Returns whether that succeeded.
 pub fn lift(device: (u32, u32), readahead: u64) -> bool {
     let wanted = WANTED.min(readahead);
     if wanted <= DEFAULT {

@@ -1,7 +1,7 @@
-//! The socket between the supervisor of a mount and a process that serves it.
+//! The socket between a mount's supervisor and a server.
 //!
-//! Each message is a packet: a word, what belongs to it, and descriptors. The socket ends when the
-//! other process has ended, however that came about.
+//! Each message is one packet: a word, its text, and descriptors. End of file means that the other
+//! process has ended, for whatever reason.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,15 +14,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 pub const MAX: usize = 32 << 10;
 
-/// One end of the socket.
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
 impl Channel {
-    /// Makes a socket and returns both ends.
-    ///
-    /// # Errors
-    /// The errors of socketpair(2).
     pub fn pair() -> io::Result<(Self, Self)> {
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -33,18 +28,12 @@ impl Channel {
         Ok((Self(ours), Self(theirs)))
     }
 
-    /// Makes another handle of the same end.
-    ///
-    /// # Errors
-    /// The errors of dup(2).
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
-    /// Sends a message. At most four descriptors go along.
-    ///
-    /// # Errors
-    /// The errors of sendmsg(2), and EMSGSIZE for a message of more than 32 KiB.
+    /// Sends a message with at most four descriptors. Fails with EMSGSIZE if the message exceeds 32
+    /// KiB.
     pub fn send(&self, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         if text.len() > MAX {
             return Err(Errno::MSGSIZE.into());
@@ -52,18 +41,13 @@ impl Channel {
         Ok(packet::send(&self.0, text, descriptors)?)
     }
 
-    /// Waits for a message. Returns nothing when the other process has ended.
-    ///
-    /// # Errors
-    /// The errors of recvmsg(2), and EMSGSIZE for a message that is too long.
+    /// Waits for a message. Returns `None` when the other process has ended. Fails with EMSGSIZE if
+    /// the message is too long.
     pub fn receive(&self) -> io::Result<Option<Received>> {
         packet::receive(&self.0, MAX)
     }
 
-    /// Waits until something can be received, the end included. Returns whether it can.
-    ///
-    /// # Errors
-    /// The errors of poll(2).
+    /// Waits for a message or the end of the other process. Returns false after `patience`.
     pub fn wait(&self, patience: Duration) -> io::Result<bool> {
         let until = Instant::now() + patience;
         loop {
@@ -95,7 +79,6 @@ impl From<Channel> for OwnedFd {
     }
 }
 
-/// Converts a duration for poll(2).
 pub fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

@@ -1,4 +1,4 @@
-//! Requests as operations on the engine: no kernel, no threads, no replies.
+//! Operations on an image, independent of the kernel protocol.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,69 +17,56 @@ use crate::failures::Failures;
 use crate::inode::Inodes;
 use crate::under_way::UnderWay;
 
-/// One image under one set of mount options.
 pub struct Core {
-    /// The reader of the image.
     pub reader: Reader,
-    /// The image as a whole.
     pub volume: VolumeInfo,
-    /// Whether opening a file opens its data, which is an object of a store.
+    /// Whether a file's data is a separate object, which OPEN opens.
     pub opens: bool,
     pub counts: Counts,
-    /// READs that are not answered yet.
     pub under_way: Arc<UnderWay>,
-    /// Open files, where opening them means something.
+    /// Open files, used if `opens`.
     pub backings: Backings,
-    /// Nodes as inode numbers.
     pub inodes: Inodes,
-    /// The version and capabilities agreed with the kernel, once they were.
+    /// The protocol version and capabilities; set by INIT.
     pub negotiated: OnceLock<Negotiated>,
     owners: Ownership,
     failures: Failures,
 }
 
-/// Numbers of statfs(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// Size of the image, in blocks.
     pub blocks: u64,
-    /// Number of inodes; 0 where the format does not keep it.
+    /// Number of inodes; 0 if the format does not store it.
     pub inodes: u64,
-    /// The format's block size, however large the blocks are that the engine reads.
+    /// The format's block size, regardless of the engine's requests.
     pub block_size: u32,
     pub name_max: u32,
 }
 
-/// The answer to a request for an extended attribute.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Xattr {
-    /// This image has none at all: the kernel need not ask again.
+    /// The image has no attributes: the kernel need not ask again.
     Never,
-    /// No file of this image has one of that name: programs that ask each file for it need not.
+    /// No file of the image has an attribute of this name: programs need not ask for each file.
     Unsupported,
-    /// There is none of that name.
     Missing,
     /// The value, or the list of names.
     Found(Vec<u8>),
 }
 
-/// Where a seek ends up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     At(u64),
-    /// The offset is past the end, or no data follows.
+    /// The offset is beyond the end, or no data follows.
     Nowhere,
-    /// Not a mode of seeking that the kernel passes to a filesystem.
+    /// The kernel does not pass this mode to filesystems.
     Unknown,
 }
 
-/// SEEK_DATA of lseek(2).
 const SEEK_DATA: i32 = 3;
-/// SEEK_HOLE of lseek(2).
 const SEEK_HOLE: i32 = 4;
 
 impl Core {
-    /// Creates the core for the image that `reader` reads.
     pub fn new(reader: Reader, options: &MountOptions) -> Self {
         let volume = reader.fs().volume().clone();
         let opens = reader.fs().capabilities().objects.is_some();
@@ -98,8 +85,8 @@ impl Core {
         }
     }
 
-    /// Returns properties of the image that are the same at each opening. A server that takes a mount
-    /// over compares them.
+    /// Returns properties of the image that are the same whenever it is opened. A server that takes
+    /// over a mount compares them.
     pub fn likeness(&self) -> Vec<u8> {
         let (format, len) = (self.volume.format, self.volume.image_len);
         let (root, block) = (self.reader.fs().root().0, self.volume.block_size);
@@ -109,28 +96,24 @@ impl Core {
         likeness
     }
 
-    /// Returns the node of an inode number.
     pub const fn node(&self, number: u64) -> NodeId {
         self.inodes.node(number)
     }
 
-    /// Returns the inode number of a node.
     pub fn number(&self, node: NodeId) -> Result<u64> {
         self.inodes.number(node).ok_or(Error::StaleNode(node))
     }
 
-    /// Passes `result` on, and its error to the log.
+    /// Logs the error of `result` and passes `result` on.
     pub fn noted<T>(&self, operation: Operation, number: u64, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| self.failures.report(operation, self.node(number), error))
     }
 
-    /// Returns the attributes of a node, as stat(2) reports them.
     pub fn attr(&self, node: NodeId) -> Result<FileAttr> {
         let metadata = self.reader.fs().metadata(node)?;
         Ok(self.owners.attr(self.number(node)?, &metadata))
     }
 
-    /// Finds the child of that name.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<FileAttr>> {
         let dir = self.node(parent);
         match self.reader.fs().lookup(dir, name)? {
@@ -142,18 +125,15 @@ impl Core {
         }
     }
 
-    /// Reads a range of a file.
     pub fn read(&self, number: u64, offset: u64, len: u32) -> Result<Data> {
         let len = usize_from(u64::from(len));
         self.reader.read(self.node(number), offset, len)
     }
 
-    /// Returns the target of a symbolic link.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         self.reader.fs().read_link(self.node(number))
     }
 
-    /// Returns the image's statistics for statfs(2).
     pub fn statistics(&self) -> Statistics {
         let block_size = self.volume.block_size.max(1);
         Statistics {
@@ -164,7 +144,6 @@ impl Core {
         }
     }
 
-    /// Finds the value of one extended attribute.
     pub fn xattr(&self, number: u64, name: &[u8]) -> Result<Xattr> {
         if self.reader.xattrs_absent() {
             return Ok(Xattr::Never);
@@ -184,9 +163,9 @@ impl Core {
         Ok(found)
     }
 
-    /// Lists the names of all extended attributes, each ended by a NUL. The list is empty where the image
-    /// has none, as in the kernel's drivers. ENOSYS would make listxattr(2) fail, and tar warns of that
-    /// for every file.
+    /// Lists the names of all extended attributes, each terminated by NUL. Like the kernel's
+    /// drivers, returns an empty list if the image has none: after ENOSYS, listxattr(2) would fail,
+    /// and tar would warn about every file.
     pub fn xattr_names(&self, number: u64) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         if self.reader.xattrs_absent() {

@@ -1,14 +1,13 @@
-//! Counts of the kernel's requests, by kind.
+//! Counts the kernel's requests by kind.
 //!
-//! They are the boundary above the engine's counters: a request that is not sent costs nothing, so
-//! tests assert that it is not sent.
+//! A request that is not sent costs nothing, so tests assert on these counts in addition to the
+//! engine's counters.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// Kind of a request.
         #[allow(missing_docs)] // Named as the protocol names them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -19,7 +18,7 @@ macro_rules! operations {
         impl Operation {
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Returns the protocol's name, in lower case.
+            /// Returns the protocol's name in lower case.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -47,13 +46,13 @@ operations! {
     Access = "access",
     Fsync = "fsync",
     Lseek = "lseek",
-    /// Anything that would change the image.
+    /// Any request that would change the filesystem.
     Write = "write",
-    /// Anything that files of an image do not have: locks, ioctls, polls, block maps.
+    /// Requests without use for images: locks, ioctls, polls, block maps.
     Other = "other",
     /// Not a request: data pushed into the page cache.
     Store = "store",
-    /// Not a request of its own: a request that was taken while the requesting thread was followed to its CPU.
+    /// Not a separate request: a request taken while its sender is being followed to its CPU.
     Followed = "followed",
 }
 
@@ -71,14 +70,12 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Counts one more request.
     pub fn add(&self, operation: Operation) {
         if let Some(value) = self.values.get(index(operation)) {
             value.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns all values as they are now.
     pub fn snapshot(&self) -> RequestCounts {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         RequestCounts {
@@ -87,20 +84,18 @@ impl Counts {
     }
 }
 
-/// The values at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestCounts {
     values: Vec<u64>,
 }
 
 impl RequestCounts {
-    /// Returns the number of requests of one kind.
     #[must_use]
     pub fn get(&self, operation: Operation) -> u64 {
         self.values.get(index(operation)).copied().unwrap_or(0)
     }
 
-    /// Iterates over kinds and counts, without the kinds that have none.
+    /// Iterates over the kinds with nonzero counts.
     pub fn iter(&self) -> impl Iterator<Item = (Operation, u64)> + '_ {
         let all = Operation::ALL.iter().map(|&kind| (kind, self.get(kind)));
         all.filter(|(_, count)| *count > 0)

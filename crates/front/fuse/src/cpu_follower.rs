@@ -1,18 +1,18 @@
-//! Pins the threads that take requests to the CPU of the requesting thread.
+//! Pins the request threads to the CPU of the requesting thread.
 //!
-//! A thread that asks for metadata or a small file waits for the answer, so it and the thread that
-//! answers never run at the same time. The scheduler does not know that: it wakes the answering
-//! thread on an idle CPU. Waking a CPU costs more than the answer, most of all in a virtual machine.
-//! (Measured with statfs(2): 70 us from one CPU to the other, 10 us on the same.) So while one thread
-//! sends small requests, the threads that take requests wait for them on its CPU. That ends when
-//! another thread asks, or when much data is moved, since moving data overlaps with its reader.
+//! A thread that asks for metadata or a small file waits for the answer, so it never runs at the
+//! same time as the thread that answers. The scheduler does not know this and wakes the answering
+//! thread on an idle CPU. Waking a CPU costs more than the answer, especially in a virtual machine.
+//! (Measured with statfs(2): 70 us between CPUs, 10 us on the same.) So while a single thread sends
+//! small requests, the request threads wait on its CPU. This ends when another thread sends a
+//! request, or when much data is moved, because moving data overlaps with its reader.
 //!
 //! A requesting thread that does nothing else sleeps most of the time. The scheduler may move it to
-//! the other CPU with each answer, and the pinned threads would follow it to and fro. [`CpuFollower`]
-//! counts these moves and stops following for a while.
+//! another CPU with each answer, and the pinned threads would follow it back and forth.
+//! [`CpuFollower`] counts these moves and stops following for a while.
 //!
-//! Pinning is only an optimization: where the CPU of the requesting thread is not known (another PID
-//! namespace, a hidden /proc), or this process may not use it, threads stay free.
+//! Pinning is only an optimization: if the requesting thread's CPU is unknown (another PID
+//! namespace, a hidden /proc) or this process may not use it, threads are not pinned.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,29 +22,28 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::tuning::{LARGE_REQUESTS, MIGRATIONS, PAUSE, REQUESTS_IN_A_ROW};
 
-/// `cpu` of /proc/PID/stat, counted from the state behind the name: "processor" in proc_pid_stat(5).
+/// Index of the field "processor" of proc_pid_stat(5), counted from the state, the first field
+/// after the name.
 const PROCESSOR: usize = 36;
 
-/// Free to run anywhere.
 const ANYWHERE: u32 = 0;
 
-/// Where the threads that take requests of one mount are to run.
+/// Decides on which CPU the request threads of a mount run.
 pub struct CpuFollower {
-    /// The CPUs this process may use; nothing where threads are not pinned.
+    /// The CPUs that this process may use; `None` if threads are never pinned.
     allowed: Option<CpuSet>,
     asker: AtomicU32,
     in_a_row: AtomicU32,
-    /// The place in the row at which the CPU is looked up next.
+    /// The value of `in_a_row` at which the CPU is looked up next.
     next_look: AtomicU32,
     migrations: AtomicU32,
-    /// Requests that moved data since the last look.
+    /// Requests that moved data since the last lookup of the CPU.
     large_requests: AtomicU32,
-    /// The number of a CPU and one, or [`ANYWHERE`].
+    /// CPU number plus 1, or [`ANYWHERE`].
     place: AtomicU32,
 }
 
 impl CpuFollower {
-    /// Creates a follower that follows no thread yet.
     pub fn new() -> Self {
         let allowed = sched_getaffinity(None).ok();
         Self {
@@ -59,16 +58,15 @@ impl CpuFollower {
         }
     }
 
-    /// Returns whether a thread of a reader is followed.
     pub fn is_following(&self) -> bool {
         self.place.load(Ordering::Relaxed) != ANYWHERE
     }
 
-    /// Notes a small request of the thread `pid`, which waits for the answer.
+    /// Records a small request of thread `pid`, which waits for the answer.
     ///
-    /// Several threads call this at a time. That may skip a number of the row, and does no other harm.
+    /// Concurrent calls may skip a value of `in_a_row`, which only delays the next lookup.
     pub fn small_request(&self, pid: u32) {
-        // Of some requests the kernel does not say whose they are.
+        // The kernel does not name the sender of some requests.
         if pid == 0 || self.allowed.is_none() {
             return;
         }
@@ -85,14 +83,16 @@ impl CpuFollower {
         }
     }
 
-    /// Notes a request that moves data. A few between small requests are larger files of a tree.
+    /// Records a request that moves data. A few among small requests are allowed: they are larger
+    /// files of a tree.
     pub fn large_request(&self) {
         if self.large_requests.fetch_add(1, Ordering::Relaxed) >= LARGE_REQUESTS {
             self.stop();
         }
     }
 
-    /// Decides where threads wait, now that the requesting thread was found at `place`, or nowhere.
+    /// Decides where threads wait, given the CPU of the requesting thread, or `None` if it is
+    /// unknown.
     fn look(&self, row: u32, place: Option<u32>) {
         let before = self.place.load(Ordering::Relaxed);
         let place = place.unwrap_or(ANYWHERE);
@@ -104,7 +104,7 @@ impl CpuFollower {
         let (place, migrations, pause) = if migrations < MIGRATIONS {
             (place, migrations, REQUESTS_IN_A_ROW)
         } else {
-            // After the pause it is tried again.
+            // Try once more after the pause.
             (ANYWHERE, MIGRATIONS - 1, PAUSE)
         };
         self.migrations.store(migrations, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl CpuFollower {
         self.place.store(ANYWHERE, Ordering::Relaxed);
     }
 
-    /// Finds the CPU of `pid`, if this process may use it.
+    /// Returns the CPU of `pid` plus 1, if this process may use that CPU.
     fn place_of(&self, pid: u32) -> Option<u32> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let cpu = processor(&stat)?;
@@ -129,8 +129,8 @@ impl CpuFollower {
         may.then_some(cpu.checked_add(1)?)
     }
 
-    /// Pins this thread to the CPU of the reader, or unpins it where no thread is followed. Costs nothing
-    /// where it is there already.
+    /// Pins this thread to the followed CPU, or unpins it if no thread is followed. Does nothing if
+    /// it is already there.
     pub fn place_thread(&self) {
         let place = self.place.load(Ordering::Relaxed);
         let cpu = place.checked_sub(1);
@@ -144,14 +144,13 @@ impl CpuFollower {
     }
 }
 
-/// Lets this thread run anywhere again.
 pub fn unpin_thread() {
     if let Err(error) = threads::unpin() {
         tracing::debug!("a thread stays on one CPU: {error}");
     }
 }
 
-/// Finds the CPU in a line of /proc/PID/stat. A name may contain anything, but ends with the last `)`.
+/// Parses the CPU from /proc/PID/stat. The name may contain any character and ends at the last `)`.
 fn processor(stat: &[u8]) -> Option<u32> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let fields = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
@@ -162,7 +161,6 @@ fn processor(stat: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Returns the CPUs of this thread.
     fn here() -> Vec<usize> {
         let cpus = sched_getaffinity(None).unwrap();
         (0..CpuSet::MAX_CPU)
@@ -171,7 +169,7 @@ mod tests {
     }
 
     fn on_a_thread(test: impl FnOnce() + Send + 'static) {
-        // A test must not begin with the CPUs of the one before it.
+        // A new thread, because the previous test may have pinned this one.
         std::thread::spawn(test).join().unwrap();
     }
 
@@ -206,7 +204,7 @@ mod tests {
             let is_choice = all.len() > 1;
             assert_eq!(follow.is_following(), is_choice);
             assert_eq!(here().len(), if is_choice { 1 } else { all.len() });
-            // A request without a known sender does not end it.
+            // A request without a known sender does not end the pinning.
             ask(&follow, 0, 1);
             assert_eq!(follow.is_following(), is_choice);
             ask(&follow, own + 1, 1);
@@ -246,7 +244,8 @@ mod tests {
     fn a_thread_that_migrates_is_left_alone_for_a_while() {
         let follow = CpuFollower::new();
         let mut row = 0;
-        // Whether it is followed after a look that finds it elsewhere.
+        // Simulates lookups that find the thread on a different CPU. Returns whether it is still
+        // followed.
         let mut escape = |times: u32| {
             (0..times).all(|_| {
                 row += REQUESTS_IN_A_ROW;
@@ -255,7 +254,7 @@ mod tests {
                 follow.is_following()
             })
         };
-        // The first look finds it, and is no escape.
+        // The first lookup only finds the thread.
         assert!(escape(MIGRATIONS));
         let stays = follow.place.load(Ordering::Relaxed);
         follow.look(0, Some(stays));
@@ -263,7 +262,7 @@ mod tests {
         assert!(!escape(1));
         let next_look = follow.next_look.load(Ordering::Relaxed);
         assert_eq!(next_look, 2 * MIGRATIONS * REQUESTS_IN_A_ROW + PAUSE);
-        // Tried once more.
+        // Tried once more after the pause.
         assert!(escape(1));
         assert!(!escape(1));
         follow.look(0, None);
@@ -274,7 +273,7 @@ mod tests {
     fn a_thread_that_cannot_be_found_is_not_followed() {
         on_a_thread(|| {
             let (follow, all) = (CpuFollower::new(), here());
-            // More than there may be.
+            // Beyond the largest possible thread ID.
             ask(&follow, u32::MAX, 2 * REQUESTS_IN_A_ROW);
             assert_eq!(here(), all);
         });

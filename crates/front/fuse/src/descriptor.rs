@@ -1,8 +1,8 @@
-//! Mounts whose connection the caller passes on, in the place of a directory: `/dev/fd/7`.
+//! Mounts on a connection passed by the caller as `/dev/fd/7` instead of a directory.
 //!
-//! The caller has opened `/dev/fuse`, has mounted it by itself, and leaves the descriptor open. Programs that
-//! mount with rights that their servers are not to have do this. Opening the name would open the device
-//! anew, without the mount, so the descriptor is duplicated.
+//! The caller has opened `/dev/fuse`, mounted it, and left the descriptor open. Programs do this to
+//! mount with privileges that the server should not have. Opening the name would open a new
+//! connection without the mount, so the descriptor is duplicated.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -13,16 +13,14 @@ use rustix::fs::{fstat, major, minor};
 
 use crate::MountError;
 
-/// The device number of `/dev/fuse`.
 const DEVICE: (u32, u32) = (10, 229);
 
-/// Returns whether `dir` names a descriptor, on which a mount is served that the caller has made.
+/// Returns whether `dir` names a descriptor of an existing mount's connection.
 #[must_use]
 pub fn is_descriptor(dir: &Path) -> bool {
     number(dir).is_some()
 }
 
-/// Parses `/dev/fd/N`.
 fn number(dir: &Path) -> Option<RawFd> {
     let digits = dir.as_os_str().as_bytes().strip_prefix(b"/dev/fd/")?;
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
@@ -30,7 +28,7 @@ fn number(dir: &Path) -> Option<RawFd> {
     digits.parse().ok()
 }
 
-/// Returns the connection that `dir` names; nothing where it is a directory.
+/// Returns the connection that `dir` names, `None` if `dir` is a directory.
 pub fn connection(dir: &Path) -> Result<Option<OwnedFd>, MountError> {
     let Some(number) = number(dir) else {
         return Ok(None);
@@ -42,7 +40,6 @@ pub fn connection(dir: &Path) -> Result<Option<OwnedFd>, MountError> {
     })
 }
 
-/// Returns another descriptor of the same open file.
 fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     let connection = forerun_sys::descriptor::duplicate(number)?;
     let device = fstat(&connection)?.st_rdev;

@@ -1,8 +1,8 @@
 //! Directory listings.
 //!
-//! A position between entries is a cookie to the kernel: 0 is the start, 1 is behind `.`, 2 behind
-//! `..`, and the driver's cursors follow, moved up by 2. `..` has no real inode number: a node does not
-//! know its parent, and the kernel resolves `..` itself.
+//! The kernel identifies a position in a directory by a cookie: 0 is the start, 1 follows `.`, 2
+//! follows `..`, and then come the driver's cursors plus 2. The inode number of `..` is not real: a
+//! node does not know its parent, and the kernel resolves `..` itself.
 
 use std::ops::ControlFlow;
 
@@ -14,47 +14,41 @@ use crate::attr;
 use crate::core::Core;
 use crate::counts::Operation;
 
-/// Inode number of `..` in listings: what FUSE filesystems show for one that is not known.
+/// Inode number of `..` in listings; FUSE filesystems use this value for unknown numbers.
 const UNKNOWN: u64 = 0xffff_ffff;
-/// How far the driver's cursors are moved.
+/// Offset of the driver's cursors.
 const DOTS: u64 = 2;
-/// Entries fetched at a time: about what fits into the smallest buffer that kernels use, a page.
-/// Doubled from one fetch to the next, for kernels that have larger ones.
+/// Entries per fetch: about as many as fit into a page, the kernel's smallest buffer. Doubles with
+/// each fetch, for kernels with larger buffers.
 const FIRST_FETCH: usize = 32;
-/// Where the doubling ends.
 const LARGEST_FETCH: usize = 1024;
 
-/// Takes the entries of a listing, until it breaks.
 pub type VisitEntries<'a> = &'a mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>;
 
-/// Lists a directory from a position on.
 pub type ReadDir<'a> = &'a dyn Fn(NodeId, DirCursor, VisitEntries<'_>) -> Result<()>;
 
-/// An entry on its way to the kernel.
 #[derive(Debug)]
 pub struct ListedEntry {
     pub name: Vec<u8>,
     pub number: u64,
     pub kind: FileType,
-    /// Where to go on after it.
+    /// Cookie of the position after this entry.
     pub cookie: u64,
-    /// The node; not known of `..`.
+    /// The node; `None` for `..`.
     pub node: Option<NodeId>,
 }
 
 impl ListedEntry {
-    /// Returns whether it is neither `.` nor `..`.
     pub const fn is_child(&self) -> bool {
         self.cookie > DOTS
     }
 }
 
-/// Passes on the entries of a directory, by number and node, from a cookie on, until `add` says that it
-/// is full.
+/// Passes a directory's entries from `cookie` on to `add` until it returns true (full).
 ///
 /// # Errors
-/// The driver's, if no entry was added before. Otherwise the entries before the damage are shown, and
-/// the call that continues from there fails.
+/// The driver's error if no entry was added. Otherwise the entries before the damage are returned,
+/// and the next call fails.
 pub fn list(
     read_dir: ReadDir<'_>,
     number_of: &dyn Fn(NodeId) -> Option<u64>,
@@ -78,7 +72,7 @@ pub fn list(
     let mut cursor = DirCursor(cookie.saturating_sub(DOTS));
     let mut count = FIRST_FETCH;
     loop {
-        // Attributes are looked up after the visit: a driver may hold a lock during it.
+        // Attributes are looked up after the visit, because a driver may hold a lock during it.
         let (entries, result) = fetch(read_dir, number_of, dir, cursor, count);
         for entry in &entries {
             if add(entry) {
@@ -125,11 +119,8 @@ fn fetch(
 }
 
 impl Core {
-    /// Lists a directory of this image as [`list`] does. Where this thread may not wait, it stops at the
-    /// first entry that would take a wait.
-    ///
-    /// # Errors
-    /// As there.
+    /// Lists a directory of this image as [`list`] does. If this thread must not wait, stops at the
+    /// first entry that needs a wait.
     pub fn list(
         &self,
         number: u64,
@@ -154,7 +145,7 @@ impl Core {
         listed
     }
 
-    /// Passes the name of an entry on to a trace.
+    /// Passes an entry's name to the trace.
     pub fn note_name(&self, dir: u64, entry: &ListedEntry) {
         if let Some(node) = entry.node.filter(|_| entry.is_child()) {
             let observer = self.reader.observer();
@@ -162,8 +153,8 @@ impl Core {
         }
     }
 
-    /// Returns the attributes of an entry, or nothing where they are not known or cannot be read. The
-    /// listing is complete without them, and a program that looks at the file gets the error.
+    /// Returns the attributes of an entry, or `None` if they are unknown or unreadable. The listing
+    /// is complete without them; a program that looks at the file gets the error.
     pub fn entry_attr(&self, entry: &ListedEntry) -> Option<FileAttr> {
         let attr = self.attr(entry.node?);
         if wait::was_refused() {

@@ -1,7 +1,7 @@
-//! The one table from errors to errno.
+//! Maps errors to errno.
 //!
-//! A damaged image and a failing source are both `EIO`, which programs that read files know how to
-//! report. What exactly failed, and where, goes to the log.
+//! A damaged image and a failing source both become `EIO`, which programs know how to report. The
+//! log has the details.
 
 use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,6 @@ use forerun::Cause;
 use forerun_vfs::{Error, is_for_want_of_room};
 use fuser::Errno;
 
-/// Returns the errno for `error`.
 pub fn errno(error: &Error) -> Errno {
     match error {
         Error::NotFound => Errno::ENOENT,
@@ -30,19 +29,19 @@ pub fn errno(error: &Error) -> Errno {
         Error::ReadOnly(_) => Errno::EROFS,
         Error::Write { source, .. } if is_for_want_of_room(source) => Errno::ENOSPC,
         Error::Write { .. } => Errno::EIO,
-        // No ordinary image reaches a limit.
+        // Ordinary images do not reach a limit.
         Error::Limit { .. }
         | Error::Corrupt(_)
         | Error::Blob { .. }
         | Error::Spool { .. }
         | Error::Io { .. } => Errno::EIO,
-        // The enum may grow; until it is listed here, a new error is one of the image.
+        // The enum is non-exhaustive: a new error counts as one of the image.
         _ => Errno::EIO,
     }
 }
 
-/// Returns the errno, as a number, for an error of the library or of a front end: that of the first cause which
-/// has one. For programs whose callers know errno, as those in C and Python.
+/// Returns the errno of the first error in the chain of causes that has one. For callers that need
+/// errno, as in C and Python.
 #[must_use]
 pub fn errno_of(error: &(dyn StdError + 'static)) -> i32 {
     let mut next = Some(error);
@@ -55,7 +54,7 @@ pub fn errno_of(error: &(dyn StdError + 'static)) -> i32 {
     Errno::EIO.code()
 }
 
-/// Returns the errno of this error, causes aside.
+/// Returns the errno of this error, ignoring its causes.
 fn known(error: &(dyn StdError + 'static)) -> Option<Errno> {
     if let Some(error) = error.downcast_ref::<forerun::Error>() {
         return Some(match error.cause() {
@@ -73,7 +72,7 @@ fn known(error: &(dyn StdError + 'static)) -> Option<Errno> {
     error.downcast_ref::<io::Error>().map(of_io)
 }
 
-/// Returns the errno of an error of the system, or of one that carries another.
+/// Returns the errno of an I/O error, or of the error that it wraps.
 fn of_io(error: &io::Error) -> Errno {
     if let Some(code) = error.raw_os_error() {
         return Errno::from_i32(code);
@@ -84,7 +83,6 @@ fn of_io(error: &io::Error) -> Errno {
     }
 }
 
-/// Returns the errno that stands for a kind.
 fn of_kind(kind: ErrorKind) -> Errno {
     match kind {
         ErrorKind::NotFound => Errno::ENOENT,
@@ -102,7 +100,8 @@ fn of_kind(kind: ErrorKind) -> Errno {
     }
 }
 
-/// Returns whether `error` belongs in the log: the caller did nothing wrong, and errno does not tell.
+/// Returns whether to log `error`: the caller is not at fault, and errno does not identify the
+/// problem.
 pub fn worth_logging(error: &Error) -> bool {
     matches!(
         errno(error),

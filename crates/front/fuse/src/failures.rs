@@ -1,6 +1,6 @@
-//! Errors, each logged once.
+//! Logs each error only once.
 //!
-//! Every reader that retries requests a bad block again; the log should mention it once.
+//! Every reader that retries requests a bad block again, but the log should mention it once.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,25 +12,24 @@ use forerun_vfs::{Error, NodeId};
 use crate::counts::Operation;
 use crate::errno::worth_logging;
 
-/// Different errors that are told apart; after that many, further ones are not logged.
+/// Maximum number of different errors; further ones are not logged.
 const REMEMBERED: usize = 1024;
 
-/// The errors that have been logged.
 #[derive(Debug, Default)]
 pub struct Failures {
     seen: Mutex<HashSet<u64>>,
 }
 
 impl Failures {
-    /// Logs `error` if it is new and errno alone would not tell it.
+    /// Logs `error` if it is new and errno alone does not identify it.
     pub fn report(&self, operation: Operation, node: NodeId, error: &Error) {
         if worth_logging(error) && self.is_new(error) {
             tracing::error!(operation = operation.name(), node = node.0, "{error}");
         }
     }
 
-    /// Returns whether this error is to be logged, and remembers it. The request does not matter: the
-    /// text of an error says where in the image it is.
+    /// Returns whether the error is new, and remembers it. The request does not matter, because the
+    /// error's text includes the offset in the image.
     fn is_new(&self, error: &Error) -> bool {
         let mut hasher = DefaultHasher::new();
         error.to_string().hash(&mut hasher);

@@ -1,8 +1,8 @@
-//! Entry points for fuzz targets. Not for users.
+//! Entry points for fuzz targets, not for users.
 //!
-//! A socket replaces /dev/fuse: the session reads requests from it and writes answers to it as with the
-//! kernel, so no mount and no privilege is needed. The functions panic only where a promise to the
-//! kernel was broken.
+//! A socket replaces /dev/fuse: the session reads requests from it and writes answers to it, so no
+//! mount and no privilege is needed. The functions panic only on a violation of the kernel
+//! protocol.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -33,20 +33,18 @@ use crate::outside;
 use crate::request_threads::RequestThreads;
 use crate::state_table::{KnownInode, StateFile, VolumeState};
 
-/// Bytes of the header of a request, and of an answer.
+/// Bytes of a request header, and of an answer header.
 const HEADER: usize = 40;
 const ANSWER: usize = 16;
-/// Errors that the kernel takes in an answer: from -511 to -1.
+/// Range of valid errors in an answer.
 const ERRORS: std::ops::Range<i32> = -511..0;
-/// Requests of one input at the most.
 const MOST: usize = 64;
-/// The longest answer: 1 MiB of data, and more than the rest takes.
+/// Maximum length of an answer: 1 MiB of data plus headers.
 const LONGEST: usize = (1 << 20) + 4096;
-/// Bit of the opcode in an input: the request is sent again, for a server that has died.
+/// Bit in an input's opcode: the request is a resent one.
 const RESENT: u8 = 0x80;
-/// Bit of the number of such a request (FUSE_UNIQUE_RESEND).
+/// Bit in the unique ID of a resent request (FUSE_UNIQUE_RESEND).
 const UNIQUE_RESENT: u64 = 1 << 63;
-/// How long an answer may take.
 const ANSWER_TIMEOUT: Timespec = Timespec {
     tv_sec: 4,
     tv_nsec: 0,
@@ -67,7 +65,6 @@ mod opcode {
     pub const READDIRPLUS: u8 = 44;
 }
 
-/// Serves an image to the requests in `bytes`.
 pub fn image(reader: Reader, bytes: &[u8]) {
     let core = Arc::new(Core::new(reader, &MountOptions::default()));
     let pusher = Arc::new(OnceLock::new());
@@ -75,9 +72,8 @@ pub fn image(reader: Reader, bytes: &[u8]) {
     serve(adapter, |_| {}, bytes);
 }
 
-/// Serves a volume to the requests in `bytes`.
 pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
-    // What a mount with a supervisor records for the next server is recorded too.
+    // Record state for a successor, as a mount with a supervisor does.
     let state = StateFile::new().and_then(|file| VolumeState::new(&file));
     let core = CoreMut::new(volume, &MountOptions::default(), state.ok());
     let core = Arc::new(core);
@@ -92,7 +88,7 @@ pub fn volume(volume: Arc<Volume>, bytes: &[u8]) {
     serve(adapter, with_stale, bytes);
 }
 
-/// Takes bytes as messages between the processes of a mount.
+/// Parses bytes as messages between the processes of a mount.
 pub fn messages(bytes: &[u8]) {
     let Some((&descriptors, text)) = bytes.split_first() else {
         return;
@@ -114,7 +110,7 @@ pub fn messages(bytes: &[u8]) {
     outside::exercise(text);
 }
 
-/// Takes bytes as the state of a server that has died. Panics only where a defect is.
+/// Parses bytes as the state of a server that died, and recovers from it.
 pub fn state(bytes: &[u8]) {
     let Ok(file) = memfd_create("fuzzed-state", MemfdFlags::CLOEXEC) else {
         return;
@@ -130,7 +126,7 @@ pub fn state(bytes: &[u8]) {
     }
 }
 
-/// Builds states for [`state`] to start from: of a server that has died, and of one that has made way.
+/// Builds seeds for [`state`]: the states of a server that died and of one that handed over.
 #[must_use]
 pub fn state_seeds() -> Vec<Vec<u8>> {
     let written = |makes_way: bool| -> std::io::Result<Vec<u8>> {
@@ -158,7 +154,7 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
     [false, true].into_iter().flat_map(written).collect()
 }
 
-/// Returns messages for [`messages`] to start from: number of descriptors, and the text.
+/// Returns seeds for [`messages`]: the number of descriptors, and the text.
 #[must_use]
 pub fn message_seeds() -> Vec<Vec<u8>> {
     let offer = Offer {
@@ -220,7 +216,7 @@ fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(BorrowedFd<'_>)
     };
     kernel.receive(2);
     thread::scope(move |scope| {
-        // Dropped when this panics, so that the session ends.
+        // Dropped on a panic, so that the session ends.
         let mut kernel = kernel;
         let serving = threads::spawn_scoped(scope, "forerun-fuse", || session.run());
         let mut rest = bytes;
@@ -228,15 +224,15 @@ fn serve<F: Filesystem + 'static>(adapter: F, ready: impl FnOnce(BorrowedFd<'_>)
             let Some(next) = kernel.send(rest) else { break };
             rest = next;
         }
-        // A connection that ends without DESTROY is an error to the session.
+        // The session reports an error if the connection ends without DESTROY.
         kernel.ask(opcode::DESTROY, 0, &[]);
         let ended = serving.map(ScopedJoinHandle::join);
         assert!(matches!(ended, Ok(Ok(Ok(())))), "the session failed");
     });
 }
 
-/// Sets the size that a request states for its data. `fuser` panics where that is wrong; the kernel,
-/// which makes these requests, is always right here.
+/// Sets the size field to the actual length of the data. `fuser` panics on a wrong size, which the
+/// kernel never sends.
 fn set_size(opcode: u8, request: &mut [u8]) {
     let (place, data) = match opcode {
         opcode::WRITE => (HEADER + 16, HEADER + 40),
@@ -253,25 +249,24 @@ fn set_size(opcode: u8, request: &mut [u8]) {
     }
 }
 
-/// The other end of the socket.
 struct Kernel {
     socket: OwnedFd,
     unique: u64,
-    /// Numbers that the session has given.
     nodes: Vec<u64>,
-    /// Requests that the session answers only where their arguments are not understood.
+    /// Unique IDs of requests that are answered only if their arguments are invalid.
     forgotten: Vec<u64>,
 }
 
 impl Kernel {
-    /// Sends the next request: opcode, node, length of the arguments, the arguments. Returns the rest.
+    /// Sends the next request in `bytes`: opcode, node, length of the arguments, arguments. Returns
+    /// the rest.
     fn send<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let &[opcode, node, low, high, ref rest @ ..] = bytes else {
             return None;
         };
         let len = usize::from(u16::from_le_bytes([low, high])) % 2048;
         let (arguments, rest) = rest.split_at(len.min(rest.len()));
-        // A second INIT and the end are the session's own.
+        // The session itself sends INIT and DESTROY.
         if opcode & !RESENT != opcode::DESTROY {
             self.ask(opcode, node, arguments);
         }
@@ -299,7 +294,7 @@ impl Kernel {
         request.extend_from_slice(&u32::from(opcode).to_ne_bytes());
         request.extend_from_slice(&unique.to_ne_bytes());
         request.extend_from_slice(&number.to_ne_bytes());
-        // User and group 0, a thread that the kernel does not name, nothing behind the arguments.
+        // User, group and process 0; nothing follows the arguments.
         request.resize(HEADER, 0);
         request.extend_from_slice(arguments);
         set_size(opcode, &mut request);
@@ -328,7 +323,6 @@ impl Kernel {
         }
     }
 
-    /// Waits for the answer to a request, and returns what follows its header.
     fn receive(&self, unique: u64) -> Vec<u8> {
         loop {
             let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -344,7 +338,7 @@ impl Kernel {
             let error = word(4).map_or(0, i32::from_ne_bytes);
             let number = answer.get(8..16).and_then(|bytes| bytes.try_into().ok());
             match number.map_or(0, u64::from_ne_bytes) {
-                // A notification, whose code is in the place of the error.
+                // A notification, with its code in place of the error.
                 0 => {}
                 found if self.forgotten.contains(&found) => {}
                 found if found == unique => {

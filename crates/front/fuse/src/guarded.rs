@@ -1,8 +1,8 @@
-//! Panics of a request, which end that request and not its thread.
+//! Limits a panic to the request that caused it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `job`, and returns whether it ended without a panic.
+/// Runs `job`. Returns false if it panicked.
 pub fn guarded(job: impl FnOnce()) -> bool {
     let ended = catch_unwind(AssertUnwindSafe(job)).is_ok();
     if !ended {
@@ -11,7 +11,6 @@ pub fn guarded(job: impl FnOnce()) -> bool {
     ended
 }
 
-/// Logs that a request panicked.
 pub fn tell_of_panic() {
     tracing::error!("a request panicked and was answered with an input/output error");
 }

@@ -1,8 +1,8 @@
-//! fusermount3, which mounts and unmounts for users without the privilege.
+//! Finds fusermount3, which mounts and unmounts for unprivileged users.
 
 use std::path::{Path, PathBuf};
 
-/// Finds fusermount3, or the fusermount of older systems.
+/// Finds fusermount3, or fusermount on older systems.
 pub fn find_helper() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);
@@ -13,7 +13,7 @@ pub fn find_helper() -> Option<PathBuf> {
         .find(|program| program.is_absolute() && program.is_file())
 }
 
-/// Removes a program's name from the front of its message, as an error names the program anyway.
+/// Removes the program's name from the front of its message, because the error includes it anyway.
 pub fn without_name(program: &Path, message: String) -> String {
     let name = program.display().to_string();
     let rest = message

@@ -1,34 +1,31 @@
-//! Node ids as inode numbers.
+//! Maps node IDs to inode numbers.
 //!
-//! A node's id is its inode number, with two exceptions that FUSE forces on us:
+//! A node's ID is its inode number, with two exceptions required by FUSE:
 //!
-//! - the root of a mount is 1. The root therefore trades numbers with whichever node has the id 1;
-//! - 0 means that there is no inode. A node that would get 0 gets the highest number instead, which
-//!   no driver hands out: ids are places in an image, and none is that long.
+//! - The root of a mount has number 1, so it swaps numbers with the node whose ID is 1.
+//! - 0 is not a valid number. The node with ID 0 gets the highest number, which is no driver's ID:
+//!   IDs are offsets in an image, and no image is that long.
 //!
-//! The mapping is one to one and needs no table, so that numbers are the same in every mount of an
-//! image and nothing has to be remembered until the kernel forgets it.
+//! The mapping is one-to-one and needs no table, so numbers are the same in every mount of an
+//! image, and no state must be kept until the kernel forgets a node.
 
 use forerun_vfs::NodeId;
 
-/// The number that stands for 0.
+/// Number of the node with ID 0.
 const INSTEAD_OF_ZERO: u64 = u64::MAX;
-/// The number of every mount's root.
 const ROOT: u64 = 1;
 
-/// The mapping of one image.
 #[derive(Clone, Copy, Debug)]
 pub struct Inodes {
     root: u64,
 }
 
 impl Inodes {
-    /// Creates the mapping for an image with this root.
     pub const fn new(root: NodeId) -> Self {
         Self { root: root.0 }
     }
 
-    /// Returns the inode number of `node`; nothing for the one id that cannot have one.
+    /// Returns the inode number of `node`, `None` for the one ID that has none.
     pub const fn number(self, node: NodeId) -> Option<u64> {
         match self.trade(node.0) {
             0 => Some(INSTEAD_OF_ZERO),
@@ -37,7 +34,6 @@ impl Inodes {
         }
     }
 
-    /// Returns the node with this inode number.
     pub const fn node(self, number: u64) -> NodeId {
         match number {
             INSTEAD_OF_ZERO => NodeId(self.trade(0)),

@@ -1,11 +1,11 @@
-//! Whether the thread that made a request has given up waiting for it.
+//! Detects that a requesting thread no longer waits for its answer.
 //!
-//! The kernel reports that with FUSE_INTERRUPT. `fuser` answers it with ENOSYS before any of our code
-//! sees it, and the kernel does not send it again. Only the thread itself is left to look at: after a
-//! fatal signal, SIGKILL is pending in each thread of the process until the answer comes. A thread for
-//! which the kernel only read ahead is gone at once.
+//! The kernel reports this with FUSE_INTERRUPT, but `fuser` answers that with ENOSYS itself, after
+//! which the kernel does not send it again. So the thread is inspected: after a fatal signal,
+//! SIGKILL is pending in each thread of the process until the answer arrives. A thread for which
+//! the kernel only read ahead is gone at once.
 //!
-//! A thread of another PID namespace has number 0, and is never taken for one that has given up.
+//! A thread in another PID namespace has number 0 and never counts as interrupted.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,17 +13,17 @@ use std::io::ErrorKind;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// SIGKILL in the masks of /proc/PID/status.
+/// SIGKILL in the signal masks of /proc/PID/status.
 const KILL: u64 = 1 << 8;
 
-/// Returns whether the thread `pid` is about to end, or has ended.
+/// Returns whether thread `pid` has been killed or has ended.
 pub fn is_interrupted(pid: u32) -> bool {
     let Some(thread) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return false;
     };
     match fs::read(format!("/proc/{pid}/status")) {
         Ok(status) => is_killed(&status),
-        // Threads of other users may be hidden.
+        // /proc may hide threads of other users.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             test_kill_process(thread) == Err(Errno::SRCH)
         }
@@ -31,7 +31,7 @@ pub fn is_interrupted(pid: u32) -> bool {
     }
 }
 
-/// Returns whether a text of /proc/PID/status shows SIGKILL as pending.
+/// Returns whether the contents of /proc/PID/status show SIGKILL as pending.
 fn is_killed(status: &[u8]) -> bool {
     status.split(|&byte| byte == b'\n').any(|line| {
         let mask = line

@@ -1,15 +1,15 @@
-//! The FUSE front end: an open image as a directory of the system.
+//! The FUSE front end: mounts an opened image on a directory.
 //!
-//! [`mount`] attaches the image and returns once it answers; [`Mount`] waits for its end or ends it;
-//! [`umount`] takes down a mount that another process serves, dead ones included. [`MountOptions`] is
-//! what `-o` and `/etc/fstab` can say. A [`Giver`] hands a live mount to another process, which
-//! [`take_over`]s.
+//! [`mount`] mounts an image and returns once the mount answers; [`Mount`] waits for its end or
+//! unmounts it. [`umount`] unmounts mounts of other processes, dead ones included. [`MountOptions`]
+//! has the options of `-o` and `/etc/fstab`. A [`Giver`] hands over a live mount to another
+//! process, which calls [`take_over`].
 //!
-//! This is the only crate that knows the FUSE protocol (through `fuser`, behind an adapter) and errno.
-//! It knows no format and moves no file data: the engine does. Images do not change, so the kernel is
-//! told to cache all it learns, and to skip the requests that only exist for files that change: OPEN,
-//! RELEASE, FLUSH, and requests for attributes that no node has. [`mount_volume`] is for volumes that
-//! do change, through an adapter of their own.
+//! This is the only crate that knows the FUSE protocol (through `fuser`, behind an adapter) and
+//! errno. It knows no format and moves no file data: the engine does. Images do not change, so the
+//! kernel may cache everything, and skips the requests that only matter for files that change:
+//! OPEN, RELEASE, FLUSH, and requests for attributes that no node has. [`mount_volume`] is for
+//! writable volumes, with a separate adapter.
 
 mod abort;
 mod about_to_read;
@@ -95,5 +95,5 @@ pub use unmounter::Unmounter;
 pub use workers::Waiting;
 pub use written::user_of;
 
-/// Filesystem type of our mounts in `/proc/self/mountinfo`, unless `subtype=` says otherwise.
+/// Filesystem type of forerun's mounts in `/proc/self/mountinfo`, unless `subtype=` changes it.
 pub const FSTYPE: &str = "fuse.forerun";

@@ -1,19 +1,16 @@
-//! A pipe that ends when this process was killed, though a thread of it cannot end.
+//! A pipe that ends when this process is killed, even if one of its threads cannot exit.
 //!
-//! A thread that stores pages may wait in the kernel for the answer to a request. The files of the process stay open as long
-//! as it does, and nothing else says that the process is dead. So the writing end of the pipe is in the descriptor table
-//! of a thread that does nothing, and in no other.
+//! A thread that stores pages may wait in the kernel for the answer to a request, and keeps the
+//! process's files open meanwhile. Nothing else then shows that the process is dead. So only an
+//! idle thread with a separate descriptor table holds the pipe's write end.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::apart::hold;
 
-/// Starts the thread, and returns the end of the pipe that is readable once the process is dead. The caller has entered
-/// its sandbox: earlier threads are outside.
-///
-/// # Errors
-/// The errors of threads and pipes.
+/// Starts the thread. Returns the read end, which becomes readable when the process is dead. Must
+/// be called inside the sandbox, because earlier threads are not confined.
 pub fn lifeline() -> io::Result<OwnedFd> {
     let (ours, theirs) = io::pipe()?;
     hold(theirs.as_fd(), "forerun-alive", |_until_the_end| {

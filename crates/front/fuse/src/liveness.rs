@@ -1,6 +1,5 @@
-//! Whether the server of a mount has died.
-//!
-//! It may also answer nothing: one request goes to the mount, from another thread and with a limit of time.
+//! Detects whether the server of a mount has died or does not respond, with one request from
+//! another thread and a timeout.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,26 +12,24 @@ use rustix::io::Errno;
 
 use forerun_sys::mount_table::MountEntry;
 
-/// How long a server may take to show that it lives.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns whether it is of a kind that can be dead. Others get no request: a network filesystem may
-/// not answer for a long time.
+/// Returns whether the mount is of a type that can be dead. Others get no request: a network
+/// filesystem may take long to answer.
 pub fn is_fuse(entry: &MountEntry) -> bool {
     entry.fstype == "fuse" || entry.fstype.starts_with("fuse.")
 }
 
-/// Whether the server of a mount lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     Alive,
-    /// It has not answered in time: it is stopped, or was killed and cannot end.
+    /// Did not answer in time: it is stopped, or was killed and cannot exit.
     Silent,
     Dead,
 }
 
-/// Finds out whether the server of an opened mount has died. Requests the statistics of the filesystem:
-/// unlike attributes, these are never in a cache that outlives the server.
+/// Tests the server of an opened mount with statfs(2), whose result, unlike attributes, is never
+/// cached beyond the server's life.
 pub fn of_opened(opened: io::Result<OwnedFd>) -> Liveness {
     let Ok(opened) = opened else {
         return Liveness::Alive;
@@ -51,8 +48,7 @@ pub fn of_opened(opened: io::Result<OwnedFd>) -> Liveness {
     }
 }
 
-/// Finds out whether the server of a FUSE mount has died. What is seen in the place of the mount may be another one: then
-/// it counts as alive.
+/// Tests the server of a FUSE mount. If another mount is visible in its place, it counts as alive.
 #[must_use]
 pub fn liveness_of(entry: &MountEntry) -> Liveness {
     let opened = Mountpoint::open(&entry.mount_point).ok();
@@ -63,7 +59,7 @@ pub fn liveness_of(entry: &MountEntry) -> Liveness {
     }
 }
 
-/// Returns whether the FUSE connection has no other end (ENOTCONN) or was cut (ECONNABORTED).
+/// Returns whether the connection has ended (ENOTCONN) or was aborted (ECONNABORTED).
 const fn is_disconnected(error: Errno) -> bool {
     matches!(error, Errno::NOTCONN | Errno::CONNABORTED)
 }

@@ -1,4 +1,4 @@
-//! From an open image to a mount that answers, and to its end.
+//! Mounts an opened image or volume and serves it until its end.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -34,11 +34,11 @@ use crate::unmounter::Unmounter;
 use crate::workers::{Waiting, Workers};
 use crate::{MountOptions, bdi};
 
-/// Threads that answer requests on the spot unless `threads=` says otherwise: enough to keep two CPUs
-/// and a disk busy, few enough not to matter. One more takes requests while these wait.
+/// Minimum number of request threads unless `threads=` is given: enough to keep two CPUs and a disk
+/// busy. One more takes requests while these wait.
 const MIN_TAKERS: usize = 4;
 const MAX_TAKERS: usize = 16;
-/// Memory that one of them may take: an answer of 1 MiB, and a block that it is decoded from.
+/// Memory per request thread: an answer of 1 MiB, and the block that it is decoded from.
 const TAKER: u64 = 2 << 20;
 
 /// A mounted image or volume, served by threads of this process. Dropping it unmounts.
@@ -50,7 +50,7 @@ pub struct Mount {
     workers: Workers,
     lifted: bool,
     pushing: bool,
-    /// The device hangs: to write the last changes would hang, too.
+    /// The device hangs, so writing the last changes would hang too.
     is_lost: bool,
 }
 
@@ -91,17 +91,14 @@ pub fn mount(image: &Image, dir: &Path, options: &MountOptions) -> Result<Mount,
     mount_reader(image.reader().clone(), dir, options)
 }
 
-/// Mounts as [`mount`] does, for a reader put together by hand: with a driver that is not in the
-/// registry, or a source of one's own.
-///
-/// # Errors
-/// As [`mount`].
+/// Does the same as [`mount`] for a custom reader, with a driver that is not in the registry or a
+/// custom source.
 pub fn mount_reader(
     reader: Reader,
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mount, MountError> {
-    // The root of what is still being read may have to be waited for.
+    // Reading the root may need to wait for a source that is still arriving; do not wait here.
     if let Some(Err(error)) = wait::attempt(|| reader.fs().metadata(reader.fs().root())) {
         return Err(MountError::Root(error));
     }
@@ -112,8 +109,8 @@ pub fn mount_reader(
     })
 }
 
-/// Shows an image through a session that `begin` makes. Raises the kernel's readahead and starts to push
-/// pages where `options` ask for it.
+/// Serves an image with a session created by `begin`. Raises the kernel's readahead and pushes
+/// pages as `options` require.
 pub fn show(
     reader: Reader,
     options: &MountOptions,
@@ -159,12 +156,9 @@ pub fn show(
     Ok(mount)
 }
 
-/// Mounts a volume on `dir` for reading and writing, and returns once the mount answers. What is
-/// changed becomes durable with fsync(2), some seconds later by itself, and at the end of the mount,
-/// which [`Mount::wait`] waits for.
-///
-/// # Errors
-/// As [`mount`].
+/// Mounts a writable volume on `dir` and returns once the mount answers. Changes become durable
+/// with fsync(2), after a few seconds, and at the end of the mount, which [`Mount::wait`] waits
+/// for.
 pub fn mount_volume(
     volume: Arc<Volume>,
     dir: &Path,
@@ -180,7 +174,7 @@ pub fn mount_volume(
     })
 }
 
-/// Shows a volume through a session that `begin` makes.
+/// Serves a volume with a session created by `begin`.
 pub fn show_volume(
     core: Arc<CoreMut>,
     options: &MountOptions,
@@ -208,7 +202,6 @@ pub fn show_volume(
     Ok(mount)
 }
 
-/// Raises the kernel's readahead. Returns whether that worked.
 fn lift(options: &MountOptions, mount: &Mount, readahead: u64) -> bool {
     match &options.outside {
         Some(outside) => outside.lift(readahead),
@@ -216,7 +209,7 @@ fn lift(options: &MountOptions, mount: &Mount, readahead: u64) -> bool {
     }
 }
 
-/// Attaches, answers the kernel's first request, and starts the threads.
+/// Mounts, answers INIT, and starts the threads.
 fn serve(
     adapter: impl Filesystem + 'static,
     (served, workers): (Served, Workers),
@@ -224,7 +217,7 @@ fn serve(
     options: &MountOptions,
     writable: bool,
 ) -> Result<(Mount, Notifier), MountError> {
-    // From here on a failure takes the mount down again: dropping the unmounter does.
+    // From here on, dropping the unmounter on an error unmounts.
     let (unmounter, connection) = match place {
         Place::Outside(outside) => Unmounter::outside(outside.attach(writable)?, outside)?,
         Place::Here(place) => attach_here(place, options, writable)?,
@@ -232,19 +225,21 @@ fn serve(
     };
     let path = unmounter.path().to_path_buf();
     let mut mount = Mount::new(unmounter.clone(), served, workers);
-    // The kernel checks access: it knows which user mounted, and whether other users may look.
+    // The kernel checks access: it knows which user mounted, and whether other users may access the
+    // mount.
     let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))
         .map_err(MountError::Handshake)?;
     let notifier = session.notifier();
     let serving = Serving::start(move || {
         let ended = serve_session(session);
-        // The kernel cuts the connection when no process holds it any more, however this ended.
+        // The kernel ends the connection when no process holds it any more.
         unmounter.connection_ended();
         ended
     });
     mount.serving = Some(serving.map_err(MountError::Serve)?);
-    // The session has answered the kernel's first request. A request of this process for its own mount would leave it
-    // unkillable if it was killed meanwhile: it would wait for an answer of threads that are gone.
+    // The session has answered INIT. This process must not send a request to its own mount: if it
+    // were killed meanwhile, it would wait for an answer of threads that are gone, and could not
+    // exit.
     if let (Some(outside), Some(_)) = (&options.outside, &options.namespace)
         && !is_descriptor(&path)
     {
@@ -254,7 +249,6 @@ fn serve(
     Ok((mount, notifier))
 }
 
-/// Returns the configuration for `fuser`.
 pub fn config(options: &MountOptions) -> Config {
     let mut config = Config::default();
     config.n_threads = Some(thread_count(options));
@@ -275,7 +269,6 @@ fn thread_count(options: &MountOptions) -> usize {
 }
 
 impl Mount {
-    /// Creates a mount that no thread serves yet.
     pub(crate) const fn new(unmounter: Unmounter, served: Served, workers: Workers) -> Self {
         Self {
             unmounter,
@@ -288,30 +281,27 @@ impl Mount {
         }
     }
 
-    /// Records the threads that serve the mount.
     pub(crate) fn serve_by(&mut self, serving: Serving) {
         self.serving = Some(serving);
     }
 
-    /// Returns the handle that passes it on to another process.
+    /// Returns a handle to pass the mount on to another process.
     #[must_use]
     pub fn giver(&self) -> Giver {
         Giver::new(&self.served, self.unmounter.clone())
     }
 
-    /// Returns where the mount is.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.unmounter.path()
     }
 
-    /// Returns the handle that ends it, to be kept by a signal handler.
+    /// Returns a handle to unmount, for instance from a signal handler.
     #[must_use]
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
 
-    /// Returns whether the kernel's readahead was raised.
     #[must_use]
     pub const fn readahead_lifted(&self) -> bool {
         self.lifted
@@ -323,25 +313,23 @@ impl Mount {
         self.pushing
     }
 
-    /// Returns the engine's counters.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
         self.served.stats()
     }
 
-    /// Returns the counts of the kernel's requests.
     #[must_use]
     pub fn requests(&self) -> RequestCounts {
         self.served.requests()
     }
 
-    /// Returns the handle that reads its counters from other threads.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor::new(&self.served)
     }
 
-    /// Returns the handle that ends it although files are open, to be kept by a signal handler.
+    /// Returns a handle to end the mount although files are open, for instance from a signal
+    /// handler.
     #[must_use]
     pub fn ending(&self) -> Ending {
         let patience = match &self.served {
@@ -359,10 +347,10 @@ impl Mount {
 
     /// Returns when the mount has ended, whichever process unmounted it, and no file of it is open.
     /// Threads that hang in the source are left behind after a second. A volume's device has ten
-    /// seconds for each request before it is given up.
+    /// seconds for each request.
     ///
     /// # Errors
-    /// [`MountError::Serve`] where it ended otherwise, or the device of a volume was given up.
+    /// [`MountError::Serve`] if the mount ended otherwise, or the volume's device did not respond.
     pub fn wait(&mut self) -> Result<(), MountError> {
         let ended = match self.serving.take() {
             None => Ok(()),
@@ -400,10 +388,7 @@ impl Mount {
         }
     }
 
-    /// Unmounts as [`Unmounter::unmount`] does.
-    ///
-    /// # Errors
-    /// As there.
+    /// Unmounts; see [`Unmounter::unmount`].
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
         self.unmounter.unmount()
     }
@@ -418,7 +403,7 @@ impl Drop for Mount {
             && !self.is_lost
         {
             core.flusher.end();
-            // Not reported yet, since the caller did not wait.
+            // The caller did not call `wait`, which would have reported the error.
             if let Some(error) = core.flusher.take_error() {
                 tracing::error!("{}", changes_are_lost(error));
             }

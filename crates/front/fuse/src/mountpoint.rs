@@ -1,6 +1,7 @@
-//! Directories to mount on: which they are, and which mount is there already.
+//! Opens directories to mount on, and handles an existing mount there.
 //!
-//! The mount that is there may be dead, or its server may answer nothing. Opening it sends no request.
+//! The existing mount may be dead, or its server may not respond, so opening must not send a
+//! request.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +14,7 @@ use crate::liveness::{Liveness, is_fuse, of_opened};
 use crate::umount::take_down;
 use crate::{FSTYPE, MountError, UmountError, UmountOptions};
 
-/// Opens a directory for mounting on. Removes a dead mount of forerun's that is there.
+/// Opens a directory to mount on. Removes a dead mount of forerun's that is there.
 pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {
     let place = open(dir)?;
     let there = place.mounted().map_err(MountError::MountInfo)?;
@@ -44,7 +45,7 @@ pub fn prepare(dir: &Path) -> Result<Mountpoint, MountError> {
     }
 }
 
-/// Opens a directory, without a request to the mount that is there.
+/// Opens a directory without a request to the mount that is there.
 pub fn open(dir: &Path) -> Result<Mountpoint, MountError> {
     let path = dir.to_path_buf();
     Mountpoint::open(dir).map_err(|source| match source.kind() {
@@ -53,7 +54,7 @@ pub fn open(dir: &Path) -> Result<Mountpoint, MountError> {
     })
 }
 
-/// Removes a dead mount. No request to it will ever be answered, and it showed an image: nothing is lost.
+/// Removes a dead mount. It served an image, so nothing is lost.
 fn remove_dead(path: PathBuf, entry: MountEntry) -> Result<(), MountError> {
     let lazy = UmountOptions {
         lazy: true,

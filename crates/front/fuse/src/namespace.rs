@@ -1,13 +1,13 @@
-//! The mount namespace that a mount is made in, seen from processes that live in another one.
+//! Makes mounts in a mount namespace without living in it.
 //!
-//! The kernel ends a mount namespace, with all of its mounts, when its last process has ended. A process
-//! that serves a mount in that namespace would keep it alive for ever. So the processes of a mount move to
-//! a copy of the namespace, and a thread of theirs joins the old one for as long as it mounts or unmounts.
-//! Nothing they hold leads to the old one: a descriptor of it would keep it alive as a process does. A
-//! process that lives in it is looked up in `/proc` each time.
+//! The kernel destroys a mount namespace, with all its mounts, when its last process has ended. A
+//! process that serves a mount in that namespace would keep it alive forever. So the processes of a
+//! mount move to a copy of the namespace, and a thread joins the original one only to mount or
+//! unmount. They also hold no descriptor of the original namespace, which would keep it alive too.
+//! Instead they find a process in it through `/proc` each time.
 //!
-//! A copy keeps the filesystems of all its mounts in use. Mounts of forerun are taken out of the copy, so
-//! that none of them waits for the end of another one.
+//! A copy keeps the filesystems of all its mounts in use. forerun's mounts are detached from the
+//! copy, so that none of them waits for another one's end.
 
 use std::fmt;
 use std::fs::File;
@@ -22,31 +22,30 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
 use crate::FSTYPE;
 
-/// The mount namespace of this process.
 const OWN: &str = "/proc/thread-self/ns/mnt";
-/// The first user namespace of a machine, as user_namespaces(7) and the kernel's headers number it.
+/// The initial user namespace; see user_namespaces(7) and the kernel's headers for the number.
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
-/// A mount namespace, by its number. The value does not keep it alive.
+/// A mount namespace, identified by number. This value does not keep it alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountNamespace {
-    /// As `/proc` shows it: `mnt:[4026532201]`.
+    /// As in `/proc`: `mnt:[4026532201]`.
     link: PathBuf,
 }
 
 impl MountNamespace {
-    /// Creates it from what [`Display`](fmt::Display) printed.
+    /// Creates it from the output of [`Display`](fmt::Display).
     #[must_use]
     pub fn from_link(link: impl Into<PathBuf>) -> Self {
         Self { link: link.into() }
     }
 
-    /// Moves this thread, and the processes and threads that it starts from then on, to a copy of their
-    /// namespace, and returns the old one. `caller` is a process that stays there until the mount is made;
-    /// `used` are the devices of filesystems that the copy must show.
+    /// Moves this thread, and the processes and threads that it starts later, to a copy of their
+    /// mount namespace. Returns the original one. `caller` is a process that stays there until the
+    /// mount is made; `used` lists the devices of filesystems that the copy must keep.
     ///
-    /// Returns nothing, and changes nothing, in the namespace of process 1, which ends with the machine or
-    /// the container, and where this process may not leave.
+    /// Returns `None` without moving in the namespace of process 1, which ends only with the
+    /// machine or the container, and if this process is not permitted to move.
     ///
     /// # Errors
     /// The errors of mount(2), if the copy cannot be used.
@@ -58,41 +57,41 @@ impl MountNamespace {
             tracing::debug!("the processes of the mount keep its namespace: unshare(2): {error}");
             return Ok(None);
         }
-        // What is mounted and unmounted here is not to show there. What is unmounted there ends here, if it
-        // tells of that.
+        // Mounts and unmounts here must not propagate to the original. Unmounts there still
+        // propagate here if it is shared.
         let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", flags)?;
         detach(|entry| entry.fstype == FSTYPE && !used.contains(&entry.device))?;
         Ok(Some(old))
     }
 
-    /// Returns the namespace of this process, where its last process should take the mount with it.
+    /// Returns this process's namespace if it should be left, because its mounts should end with
+    /// its last process.
     fn to_leave(caller: u32) -> Option<Self> {
         let link = std::fs::read_link(OWN).ok()?;
         let of = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-        // Process 2 is the kernel's own, kthreadd. A root that lacks a right of process 1 may look at that one.
+        // Process 2 is kthreadd, which root can inspect even if it lacks a privilege to inspect
+        // process 1.
         let is_temporary = match of(1).or_else(|| of(2)) {
             Some(first) => first != link,
-            // Only root may look. A user without a namespace of its own may not leave anyway.
+            // Only root may inspect them. A user without its own namespace may not leave anyway.
             None => std::fs::read_link("/proc/self/ns/user")
                 .is_ok_and(|user| user != Path::new(FIRST_USER_NAMESPACE)),
         };
-        // In a changed root directory this would lead out of it.
+        // Leaving would escape from a chroot.
         let has_root = mounts().is_ok_and(|all| all.iter().any(is_root));
         let leaves = is_temporary && has_root && of(caller).as_ref() == Some(&link);
-        // A process may have the right to make a copy, and none to come back.
+        // This process may be permitted to copy the namespace but not to return.
         let this = leaves.then_some(Self { link })?;
         this.run(|| ()).is_ok().then_some(this)
     }
 
-    /// Runs `job` in a thread that has joined the namespace.
-    ///
-    /// # Errors
-    /// That no process lives there, or that this process may not join it.
+    /// Runs `job` in a thread that has joined the namespace. Fails if no process lives there, or if
+    /// this process may not join it.
     pub fn run<T: Send>(&self, job: impl FnOnce() -> T + Send) -> io::Result<T> {
         let namespace = self.find()?;
         let join = move || {
-            // A thread joins alone where it shares no working directory with others.
+            // setns(2) requires that the thread shares no working directory with others.
             unshare(CloneFlags::CLONE_FS)?;
             setns(&namespace, CloneFlags::CLONE_NEWNS)?;
             drop(namespace);
@@ -104,7 +103,6 @@ impl MountNamespace {
         })
     }
 
-    /// Opens the namespace through a process that lives there.
     fn find(&self) -> io::Result<File> {
         for entry in std::fs::read_dir("/proc")?.flatten() {
             let name = entry.file_name();
@@ -114,7 +112,7 @@ impl MountNamespace {
             if !is_process {
                 continue;
             }
-            // Another user's process, or one that has ended.
+            // The process belongs to another user, or has ended.
             let Ok(opened) = File::open(entry.path().join("ns/mnt")) else {
                 continue;
             };
@@ -134,7 +132,7 @@ impl fmt::Display for MountNamespace {
     }
 }
 
-/// Runs `job` in the namespace that the mount was made in.
+/// Runs `job` in the namespace that contains the mount; `None` is this process's.
 pub fn within<T: Send>(
     namespace: Option<&MountNamespace>,
     job: impl FnOnce() -> T + Send,
@@ -145,13 +143,13 @@ pub fn within<T: Send>(
     }
 }
 
-/// Takes mounts of this device out of this process's own namespace, the copy: a mount that was made in a
-/// namespace which tells of its mounts shows here as well.
+/// Detaches mounts of this device from this process's own namespace, the copy, into which a mount
+/// in a shared namespace propagates.
 pub fn forget(device: (u32, u32)) -> io::Result<()> {
     detach(|entry| entry.device == device)
 }
 
-/// Detaches mounts from this thread's namespace, the newest first.
+/// Detaches mounts from this thread's namespace, newest first.
 fn detach(is_meant: impl Fn(&MountEntry) -> bool) -> io::Result<()> {
     for entry in mounts()?.iter().rev().filter(|entry| is_meant(entry)) {
         let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;

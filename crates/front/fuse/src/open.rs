@@ -1,4 +1,4 @@
-//! The answer to an OPEN, where opening a file means something.
+//! Answers OPEN for images whose files have separate data objects.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,14 +11,14 @@ use crate::core::Core;
 use crate::counts::Operation;
 use crate::errno::errno;
 
-/// Answers an OPEN: opens the data outside the image, and gives it to the kernel if it takes it.
+/// Opens the data outside the image, and passes it to the kernel if the kernel accepts it.
 pub fn open(core: &Core, request: RequestId, number: u64, reply: ReplyOpen) {
     let opened = core.reader.open(core.node(number));
     if let Err(error) = core.noted(Operation::Open, number, opened) {
         return reply.error(errno(&error));
     }
-    // No two requests of a connection have the same number, whichever server answers them. An OPEN
-    // that is sent again is the same handle.
+    // Unique IDs are never reused on a connection, by whichever server. A resent OPEN gets the same
+    // handle.
     let handle = request.0 & !RESENT;
     let find = || core.reader.fs().backing(core.node(number));
     match core.backings.way(find, (number, handle), &reply) {
@@ -28,7 +28,7 @@ pub fn open(core: &Core, request: RequestId, number: u64, reply: ReplyOpen) {
         }
         Ok(Way::Earlier(id, connection)) => {
             match answer(&connection, request, handle, id) {
-                // Dropped, it would answer once more, with EIO.
+                // Dropping the reply would send a second answer, EIO.
                 Ok(()) => {
                     std::mem::forget(reply);
                     core.reader.opened_outside(core.node(number));
@@ -47,7 +47,7 @@ pub fn open(core: &Core, request: RequestId, number: u64, reply: ReplyOpen) {
     }
 }
 
-/// Answers an OPEN with a file that is registered under `id`, as `fuser` does where it registered it.
+/// Answers OPEN with the file registered under `id`, as `fuser` does for its own registrations.
 fn answer(connection: impl AsFd, request: RequestId, handle: u64, id: u32) -> io::Result<()> {
     let len: u32 = 32;
     let flags = FopenFlags::FOPEN_PASSTHROUGH.bits();

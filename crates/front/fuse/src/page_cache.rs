@@ -1,7 +1,7 @@
-//! The kernel's page cache, which takes small files before they are opened (FUSE_NOTIFY_STORE).
+//! Stores small files in the kernel's page cache before they are opened (FUSE_NOTIFY_STORE).
 //!
-//! Files that are being read are left alone (see [`crate::page_store`]), and so are those that the kernel has not heard of, or has
-//! forgotten. Any other error ends the pushing, and reading goes on without it.
+//! Files being read are skipped (see [`crate::page_store`]), and so are files that the kernel does
+//! not know or has forgotten. Any other error ends the pushing; reading continues without it.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -18,14 +18,13 @@ use crate::page_store::is_free;
 use crate::tuning::STORE_ATTEMPTS;
 use crate::unmounter::Unmounter;
 
-/// The page cache behind one mount. Takes nothing before it is connected.
+/// The page cache of one mount. Stores nothing before `connect`.
 #[derive(Default)]
 pub struct PageCache {
     mount: OnceLock<(Weak<Core>, Notifier, Unmounter)>,
 }
 
 impl PageCache {
-    /// Stores files of `core` through `notifier` from now on.
     pub fn connect(&self, core: &Arc<Core>, notifier: Notifier, unmounter: Unmounter) {
         let _is_set_once = self.mount.set((Arc::downgrade(core), notifier, unmounter));
     }

@@ -1,13 +1,15 @@
-//! Stores into the kernel's page cache (FUSE_NOTIFY_STORE), only of pages that no READ has locked.
+//! Stores pages in the kernel's page cache (FUSE_NOTIFY_STORE), but only pages that no READ has
+//! locked.
 //!
-//! A READ that the kernel has queued and no thread has taken counts as well: which file it is of is not known. So before
-//! each store the queue must be empty, and no READ that was taken may touch the pages. If that does not come about within a
-//! moment, the bytes are dropped, and the reader asks for them itself.
+//! A READ in the kernel's queue counts too, because its file is unknown. So before each store the
+//! queue must be empty, and no READ in progress may touch the pages. If that does not happen within
+//! a short time, the data is dropped and the reader requests it.
 //!
-//! A READ that a thread has just taken is known a moment later, and another may begin during the store, which then waits for
-//! its answer. That answer never depends on the thread that stores. If the process is killed meanwhile, no thread gives it. So the
-//! thread that stores holds no file of the process, and writes to a file of the connection of its own: the kernel closes the
-//! other one then, and fails what was taken from that.
+//! A READ that a thread has just taken becomes known only a moment later, and another one may begin
+//! during the store. The store then waits for that READ's answer, which never depends on the
+//! storing thread. If the process is killed meanwhile, nothing answers. So the storing thread holds
+//! none of the process's files and writes to its own file of the connection: the kernel then closes
+//! the other file and fails the requests taken from it.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -22,26 +24,20 @@ use crate::connection::{has_requests, notification};
 use crate::tuning::{PATIENT_ATTEMPTS, STORE_LEN, STORE_PAUSE};
 use crate::under_way::UnderWay;
 
-/// Number of the message.
 const NOTIFY_STORE: u32 = 4;
 
-/// The thread that stores.
 pub struct PageStore {
     under_way: Arc<UnderWay>,
     kernel: Apart,
 }
 
 impl PageStore {
-    /// Creates it for the mount of these READs, to which `kernel` leads.
     pub const fn new(under_way: Arc<UnderWay>, kernel: Apart) -> Self {
         Self { under_way, kernel }
     }
 
-    /// Stores `data` of `file` from `at` on, as far as its pages are not being read. A file that the kernel does not know is
-    /// left alone. Returns whether anything was stored.
-    ///
-    /// # Errors
-    /// The errors of write(2).
+    /// Stores `data` of `file` at offset `at`, up to the first pages being read. Ignores a file
+    /// that the kernel does not know. Returns whether anything was stored.
     pub fn store(&self, file: u64, at: u64, data: Vec<u8>) -> io::Result<bool> {
         let under_way = Arc::clone(&self.under_way);
         let stored = self
@@ -80,7 +76,7 @@ fn store(
     Ok(is_stored)
 }
 
-/// Returns the header of the STORE notification, which is sent before `data`.
+/// Returns the header of the notification, which is sent before `data`.
 fn header(file: u64, at: u64, data: &[u8]) -> io::Result<Vec<u8>> {
     let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let size = u32::try_from(data.len()).map_err(too_long)?;
@@ -89,7 +85,8 @@ fn header(file: u64, at: u64, data: &[u8]) -> io::Result<Vec<u8>> {
     notification(NOTIFY_STORE, &body, data)
 }
 
-/// Waits a moment until no READ that is known or queued can have locked the pages. Returns whether that came about.
+/// Waits briefly until no known or queued READ can have locked the pages. Returns whether that
+/// happened.
 pub fn is_free(
     attempts: u32,
     has_requests: impl Fn() -> bool,
@@ -102,7 +99,7 @@ pub fn is_free(
             1..4 => thread::yield_now(),
             _ => thread::sleep(STORE_PAUSE),
         }
-        // In this order: a READ goes from the queue to those under way.
+        // In this order, because a READ moves from the queue to `under_way`.
         !has_requests() && !under_way.touches(*file, range)
     })
 }
@@ -135,7 +132,7 @@ mod tests {
         );
         assert_eq!(said[8..32], [0, 8, len].map(u64::to_ne_bytes).concat());
         assert_eq!(said[40..], vec![1; STORE_LEN]);
-        // As far as its pages are not being read.
+        // Stored only up to the pages being read.
         assert!(store.store(7, 0, vec![2; 2 * STORE_LEN]).unwrap());
         kernel.read_exact(&mut said).unwrap();
         assert_eq!(said[40..], vec![2; STORE_LEN]);

@@ -1,11 +1,12 @@
-//! Requests that were handed over, and that may be answered before their thread is done.
+//! Requests handed to a worker, which may be answered before the worker is done.
 //!
-//! A request that waits for a source need not wait to its end. If its reader was killed, or the mount
-//! is to end, it is answered with an error, whether a thread works on it, waits in the source, or has
-//! not begun. Its thread is told to stop waiting, and finds nothing left to answer.
+//! A request that waits for a source need not wait until the end. If its reader was killed or the
+//! mount is ending, it is answered with an error, whether it is being processed, waits for the
+//! source, or has not begun. Its worker is told to stop waiting, and finds that the request is
+//! answered.
 //!
-//! One thread watches all of them. The first request starts it, and it ends when there has been none
-//! for a while, or when the mount is gone.
+//! One thread watches all such requests. The first request starts it. It ends when there have been
+//! none for a while, or when the mount has ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -19,16 +20,16 @@ use fuser::Errno;
 use crate::guarded::guarded;
 use crate::interrupted::is_interrupted;
 
-/// Pause between two looks at waiting requests. A request younger than this is left alone.
+/// Interval between checks of waiting requests. Younger requests are not checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// The least ratio of a pause to the look before it: thousands of requests must not take a CPU.
+/// Minimum ratio of a pause to the duration of the preceding check, so that thousands of requests
+/// do not use up a CPU.
 const PAUSE: u32 = 20;
 /// How long the watching thread waits for more requests.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long a request may still wait once the mount is to end.
+/// How long a request may still wait while the mount is ending.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// A request that was handed over.
 pub struct Pending {
     pid: u32,
     since: Instant,
@@ -36,11 +37,11 @@ pub struct Pending {
     question: Box<dyn Question>,
 }
 
-/// A request, answered once by the thread that comes first.
+/// A request that is answered once, by the first thread to finish.
 trait Question: Send + Sync {
-    /// Answers, unless that was done.
+    /// Finds the answer and sends it, unless the request is answered.
     fn work(&self);
-    /// Answers with an error, unless that was done.
+    /// Answers with an error, unless the request is answered.
     fn refuse(&self, errno: Errno);
     fn is_answered(&self) -> bool;
 }
@@ -79,7 +80,7 @@ where
 }
 
 impl Pending {
-    /// Parks a request of the thread `pid`, to which `work` finds the answer.
+    /// Creates a pending request of thread `pid`; `work` finds its answer.
     pub fn new<T: 'static>(
         pid: u32,
         work: impl FnOnce() -> T + Send + 'static,
@@ -96,7 +97,7 @@ impl Pending {
         })
     }
 
-    /// Answers it. A panic answers it with an error.
+    /// Finds the answer and sends it. A panic becomes an error answer.
     pub fn work(&self) {
         let work = || wait::until(&self.stop, || self.question.work());
         if !guarded(work) {
@@ -104,24 +105,22 @@ impl Pending {
         }
     }
 
-    /// Answers it with an error, and ends the wait of its thread.
+    /// Answers with an error, and ends the wait of the worker.
     pub fn refuse(&self, errno: Errno) {
         self.stop.set();
         guarded(|| self.question.refuse(errno));
     }
 
-    /// Returns whether it was answered.
     pub fn is_answered(&self) -> bool {
         self.question.is_answered()
     }
 }
 
-/// All requests that were handed over and can be refused.
+/// The pending requests that can be refused.
 #[derive(Default)]
 pub struct Watch {
     state: Mutex<PendingState>,
     changed: Condvar,
-    /// When the mount was told to end.
     ending: OnceLock<Instant>,
     refused: AtomicU64,
 }
@@ -130,17 +129,15 @@ pub struct Watch {
 struct PendingState {
     pending: Vec<Arc<Pending>>,
     is_watched: bool,
-    /// No more requests come.
     is_closed: bool,
 }
 
 impl Watch {
-    /// Watches a request until it is answered.
     pub fn add(self: &Arc<Self>, pending: Arc<Pending>) {
         let mut state = lock(&self.state);
         state.pending.push(pending);
         if state.is_watched {
-            // It waits for the first.
+            // The watching thread waits for the first request.
             if state.pending.len() == 1 {
                 self.changed.notify_all();
             }
@@ -153,28 +150,28 @@ impl Watch {
         }
     }
 
-    /// Fails all requests that wait longer than a second from now on.
+    /// Fails, from now on, all requests that wait longer than a second.
     pub fn end(&self) {
         self.ending.get_or_init(Instant::now);
-        // Taken so that a thread that is about to wait does not miss the notification.
+        // Lock once, so that a thread about to wait does not miss the notification.
         drop(lock(&self.state));
         self.changed.notify_all();
     }
 
-    /// Has the thread end once no request waits.
+    /// Makes the thread end once no request is waiting.
     pub fn close(&self) {
         lock(&self.state).is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Counts the requests that wait or are being worked on.
+    /// Returns the number of requests that wait or are being processed.
     pub fn waiting(&self) -> usize {
         let state = lock(&self.state);
         let waits = |pending: &&Arc<Pending>| !pending.is_answered();
         state.pending.iter().filter(waits).count()
     }
 
-    /// Counts the requests that were answered with an error because they waited.
+    /// Returns the number of requests that were answered with an error because they waited.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -215,7 +212,7 @@ impl Watch {
             } else {
                 continue;
             };
-            // Counted first: its reader may ask for the count.
+            // Count first, because the reader may ask for the count after the answer.
             self.refused.fetch_add(1, Ordering::Relaxed);
             pending.refuse(errno);
         }
@@ -223,7 +220,7 @@ impl Watch {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while it is held affects the answer of one request only.
+    // A panic while holding the lock affects only one request's answer.
     mutex.lock().unpoisoned()
 }
 

@@ -1,4 +1,4 @@
-//! The directory of a mount that is to be made, and the process and mount namespace that makes it.
+//! Selects where a mount is made, and by which process and mount namespace.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,21 +13,19 @@ use crate::namespace::{forget, within};
 use crate::unmounter::Unmounter;
 use crate::{MountError, MountNamespace, MountOptions, Outside, descriptor};
 
-/// The place of a mount that is to be made.
 pub enum Place {
     Here(Mountpoint),
     Outside(Outside),
-    /// The caller has mounted, and has left the connection open.
+    /// The caller has mounted already, and left the connection open.
     Connected(OwnedFd),
 }
 
-/// Checks a directory to mount on.
 pub fn place(dir: &Path, options: &MountOptions) -> Result<Place, MountError> {
     if let Some(connection) = descriptor::connection(dir)? {
         return Ok(Place::Connected(connection));
     }
     let prepared = match (&options.outside, &options.namespace) {
-        // It checks by itself, where the directory is to be seen.
+        // The helper checks the directory itself, in its namespace.
         (Some(outside), Some(_)) => return Ok(Place::Outside(outside.clone())),
         (_, namespace) => prepare_within(dir, namespace.as_ref())?,
     };
@@ -38,16 +36,14 @@ pub fn place(dir: &Path, options: &MountOptions) -> Result<Place, MountError> {
     })
 }
 
-/// Makes sure that `dir` can be mounted on, and removes a dead mount of ours from it. For a server that
-/// will be confined when it mounts.
-///
-/// # Errors
-/// As [`mount`](crate::mount()).
+/// Checks that `dir` can be mounted on, and removes a dead mount of forerun's from it. For servers
+/// that will be sandboxed when they mount.
 pub fn prepare_mountpoint(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     prepare_within(dir, options.namespace.as_ref()).map(drop)
 }
 
-/// Opens a directory to mount on in this mount namespace. Removes a dead mount of forerun's that is there.
+/// Opens a directory to mount on in a mount namespace. Removes a dead mount of forerun's that is
+/// there.
 pub fn prepare_within(
     dir: &Path,
     namespace: Option<&MountNamespace>,
@@ -65,7 +61,6 @@ pub fn prepare_within(
         .map_err(MountError::Namespace)?
 }
 
-/// Mounts in this process.
 pub fn attach_here(
     place: Mountpoint,
     options: &MountOptions,
@@ -74,7 +69,7 @@ pub fn attach_here(
     let source = options.fsname.clone().unwrap_or_else(|| "forerun".into());
     let made = within(options.namespace.as_ref(), || {
         let attached = attach(&place, &OsString::from(source), options, writable)?;
-        // A descriptor would keep the filesystem below busy after the mount has ended.
+        // An open descriptor would keep the filesystem below busy after the mount has ended.
         drop(place);
         let Attached { connection, mount } = attached;
         let unmounter = Unmounter::new(mount, &connection, options)?;

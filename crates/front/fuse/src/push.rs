@@ -1,18 +1,20 @@
-//! Readahead without the kernel's help: what a sequential reader will want next is stored in the
-//! page cache before it asks (FUSE_NOTIFY_STORE).
+//! Readahead without the kernel's help: stores data in the page cache before a sequential reader
+//! requests it (FUSE_NOTIFY_STORE).
 //!
-//! Without root the kernel reads ahead 128 KiB and no more. The engine keeps megabytes ahead, but
-//! each 128 KiB still cost the reader a round trip. This moves them over in pieces of 1 MiB.
+//! Without root the kernel reads ahead at most 128 KiB. The engine reads megabytes ahead, but the
+//! reader would still need a round trip for each 128 KiB. This module stores chunks of 1 MiB
+//! instead.
 //!
-//! The pages left out between pieces (see [`crate::streams`]) are kept here until they are asked for,
-//! so that the engine sees one reader going forward and not a second one hopping behind.
+//! The last page of each chunk is not stored (see [`crate::streams`]) but kept here until the
+//! kernel requests it. The engine therefore sees one sequential reader.
 //!
-//! Compressed blocks that are read at random places are stored too, also where the kernel reads ahead as much as it is
-//! told: a read of 4 KiB has all of its block decoded, and later reads of that need no request.
+//! Compressed blocks that are read at random offsets are stored too, even if the kernel's readahead
+//! was raised: a read of 4 KiB decodes its whole block, and later reads of the block then need no
+//! request.
 //!
-//! A store may wait for a request under way (see [`crate::page_store`]). It is therefore never done by a thread that answers
-//! requests: one thread of its own does nothing else. Any error of the kernel, but that it has forgotten the file, turns the
-//! pusher off for good; reading goes on without it.
+//! A store may wait for a READ in progress (see [`crate::page_store`]), so a separate thread makes
+//! all stores. Any error of the kernel, except that it has forgotten the file, ends the pushing;
+//! reading continues without it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,10 +33,10 @@ use crate::scattered::Scattered;
 use crate::streams::{GAP, Streams};
 use crate::tuning::{KEPT_GAPS, STORE_WINDOW, WAITING_PIECES};
 
-/// Bytes of a page of the kernel, or a part of one.
+/// Length of the kernel's page, or a fraction of it.
 const PAGE: u64 = 4096;
 
-/// The thread that pushes, as seen from those that answer requests.
+/// A handle to the pushing thread, for the threads that answer requests.
 pub struct Pusher {
     shared: Arc<PushShared>,
     pieces: SyncSender<Piece>,
@@ -46,12 +48,11 @@ struct Piece {
     part: Part,
 }
 
-/// Selects what to store.
 #[derive(Clone, Copy)]
 enum Part {
-    /// The range, which a sequential reader will want.
+    /// The range, which a sequential reader will request.
     Range,
-    /// The block in which the range lies.
+    /// The whole block that contains the range.
     Block,
 }
 
@@ -65,17 +66,14 @@ struct PushShared {
     core: Arc<Core>,
     streams: Mutex<Streams>,
     scattered: Mutex<Scattered>,
-    /// Whether to store what sequential readers will want.
     ahead: bool,
     gaps: Mutex<VecDeque<Gap>>,
     off: AtomicBool,
 }
 
 impl Pusher {
-    /// Starts the thread, which stores what sequential readers will want where that is `ahead` of the kernel.
-    ///
-    /// # Errors
-    /// That it cannot be started: it is not needed for correctness.
+    /// Starts the thread. With `ahead` it also stores ahead of sequential readers. The caller can
+    /// continue without it on an error.
     pub fn start(core: Arc<Core>, store: PageStore, ahead: bool) -> io::Result<Self> {
         let window = STORE_WINDOW.min(core.reader.options().readahead);
         let (pieces, waiting) = sync_channel(WAITING_PIECES);
@@ -96,25 +94,26 @@ impl Pusher {
         started.map(|_| pusher)
     }
 
-    /// Returns the page between two pieces, if that is what the kernel asks for.
+    /// Returns the page after a chunk, if the kernel requests exactly that page.
     pub fn gap(&self, file: u64, offset: u64, len: u32) -> Option<Vec<u8>> {
         let mut gaps = self.shared.gaps();
         let at = gaps
             .iter()
             .position(|gap| gap.file == file && gap.offset == offset)?;
-        // Asked for once, it is in the page cache, or passed.
+        // Remove it: the kernel caches it from now on.
         let gap = gaps.remove(at)?;
         (usize::try_from(len) == Ok(gap.bytes.len())).then_some(gap.bytes)
     }
 
-    /// Notes that the kernel was given `data` of `file` at `offset`.
+    /// Records that the kernel was given `data` of `file` at `offset`.
     pub fn on_read(&self, file: u64, offset: u64, data: &[u8]) {
         let len = u64_from(data.len());
         if len == 0 || self.shared.off.load(Ordering::Relaxed) {
             return;
         }
         let range = offset..offset + len;
-        // A full queue means that the reader is faster: it is served as it asks.
+        // If the queue is full, the reader is faster than the pushing thread and requests the data
+        // itself.
         let send = |range, part| {
             let _dropped = self.pieces.try_send(Piece { file, range, part });
         };
@@ -150,7 +149,8 @@ impl PushShared {
             }
             let stored = match piece.part {
                 Part::Range => {
-                    // Unlocked before the store: the threads that answer what a store waits for take the same lock.
+                    // Unlock before the store: the store may wait for a thread that needs this
+                    // lock.
                     let ahead = self.streams().still_ahead(piece.file, &piece.range);
                     ahead.map_or(Ok(()), |range| self.push(store, piece.file, range))
                 }
@@ -163,7 +163,7 @@ impl PushShared {
         }
     }
 
-    /// Stores the block in which `range` lies, from the first page that is all in it.
+    /// Stores the block that contains `range`, from its first complete page on.
     fn push_block(&self, store: &PageStore, file: u64, range: Range<u64>) -> io::Result<()> {
         let node = self.core.node(file);
         let reader = &self.core.reader;
@@ -182,12 +182,12 @@ impl PushShared {
 
     fn push(&self, store: &PageStore, file: u64, range: Range<u64>) -> io::Result<()> {
         let len = u32::try_from(range.end - range.start).unwrap_or(0);
-        // A bad block is for the reader to find, if it ever gets there.
+        // Ignore a bad block; the reader gets the error if it reads the block.
         let Ok(data) = self.core.read(file, range.start, len) else {
             return Ok(());
         };
         let whole = u32::try_from(data.len()) == Ok(len);
-        // Nothing follows the end of the file that a gap would have to announce.
+        // At the end of the file no page is left out.
         let (stored, gap) = match data.split_at_checked(data.len().saturating_sub(GAP)) {
             Some((stored, gap)) if whole => (stored, gap),
             _ => (&*data, &[][..]),

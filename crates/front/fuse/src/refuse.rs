@@ -1,6 +1,7 @@
-//! Methods of `fuser::Filesystem` that only count the request and refuse it.
+//! Generates `fuser::Filesystem` methods that only count a request and refuse it.
 
-/// Defines such methods: the operation to count, the errno, and the signature of each method after the request.
+/// Defines such methods, given the operation to count, the errno, and each method's signature after
+/// the request.
 macro_rules! refuse {
     ($operation:ident $errno:ident: $($name:ident($($ty:ty),+) -> $reply:ty;)*) => {
         $($crate::refuse::refuse!(@ $operation $errno $name [$($ty),+] $reply);)*

@@ -1,7 +1,7 @@
-//! `mount -o remount`: other flags for a mount that stays.
+//! `mount -o remount`: changes the flags of a mount.
 //!
-//! mount(8) leaves this to the helper of the type, as it does mounting. The kernel keeps the flags; the
-//! serving process is not told of them and goes on.
+//! mount(8) calls the helper of the filesystem type for this too. The kernel keeps the flags; the
+//! serving process is not informed.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,13 +11,12 @@ use crate::liveness::is_fuse;
 use crate::mountpoint::open;
 use crate::{MountError, MountOptions, UmountError};
 
-/// Sets the flags of the FUSE mount on `dir` to those of `options`: `suid`, `dev`, `exec`, and `ro` or
-/// `rw` where one is given. Everything that was written is on the device when a mount has become
-/// read-only.
+/// Sets the flags of the FUSE mount on `dir` to those of `options`: `suid`, `dev`, `exec`, and `ro`
+/// or `rw` if given. When a mount has become read-only, all its changes are on the device.
 ///
 /// # Errors
-/// [`MountError`]: no FUSE mount is there, a file is open for writing, it is not permitted, the device
-/// fails.
+/// [`MountError`]: no FUSE mount is there, a file is open for writing, it is not permitted, or the
+/// device fails.
 pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     let place = open(dir)?;
     let path = place.path().to_path_buf();
@@ -38,7 +37,7 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
         }
     })?;
     if read_only && !entry.is_read_only() {
-        // The kernel does not request this. fsync(2) of the root makes all of a volume durable.
+        // The kernel does not sync FUSE here. fsync(2) of the root makes the whole volume durable.
         let synced = File::open(place.by_descriptor()).and_then(|root| root.sync_all());
         synced.map_err(|source| MountError::Remount { path, source })?;
     }

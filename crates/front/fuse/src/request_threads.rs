@@ -1,11 +1,12 @@
-//! The threads that take requests from the kernel, and how many of them wait for one.
+//! The threads that take requests from the kernel.
 //!
-//! There are several, so that a slow answer does not delay other requests. But the kernel wakes them
-//! in turn: a program that sends one request after the other would meet another thread each time, on
-//! another CPU and with cold caches. So while a requesting thread is followed (`cpu_follower.rs`) one
-//! thread takes all requests, and threads that have answered meanwhile step aside. They are back as
-//! soon as a second thread asks or much data is moved. One of the threads aside keeps watch, and
-//! calls all back if the remaining thread is slow with an answer or gets no request for a while.
+//! There are several, so that a slow answer does not delay other requests. But the kernel wakes
+//! them in turn: a program that sends requests one after the other would use a different thread
+//! each time, on another CPU with cold caches. So while a requesting thread is being followed
+//! (`cpu_follower.rs`), one thread takes all requests, and the others step aside after their
+//! answer. They return as soon as a second thread sends requests or much data is moved. One of the
+//! threads aside keeps watch, and calls all back if the active thread is slow to answer or gets no
+//! request for a while.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -15,17 +16,16 @@ use forerun_io::{Unpoisoned, u32_from, u64_from};
 use crate::cpu_follower::{CpuFollower, unpin_thread};
 use crate::tuning::{MAX_LITTLE, QUIET_WAITS, SLOW_ANSWER};
 
-/// The size of a request, and its sender.
+/// The size of a request and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestSize {
-    /// Metadata or some KiB, for the thread of that number, which waits; 0 where it is not known.
+    /// Metadata or a few KiB for the waiting thread with this ID; 0 if unknown.
     Small(u32),
-    /// More file data, or that it be durable.
+    /// More file data, or a sync.
     Large,
 }
 
 impl RequestSize {
-    /// Returns the size of a READ of `len` bytes for the thread `pid`.
     pub const fn of_read(len: u32, pid: u32) -> Self {
         match len {
             0..=MAX_LITTLE => Self::Small(pid),
@@ -33,26 +33,23 @@ impl RequestSize {
         }
     }
 
-    /// Returns the size of a WRITE of `data` for the thread `pid`.
     pub fn of_write(data: &[u8], pid: u32) -> Self {
         Self::of_read(u32_from(u64_from(data.len())), pid)
     }
 }
 
-/// The threads of one mount.
 pub struct RequestThreads {
     count: usize,
     follower: CpuFollower,
-    /// Threads with a request, or aside.
+    /// Number of threads that have a request or are aside.
     busy: AtomicUsize,
     begun: AtomicU64,
-    /// Whether one of those aside keeps watch.
+    /// Whether a thread aside keeps watch.
     watched: Mutex<bool>,
     back: Condvar,
 }
 
 impl RequestThreads {
-    /// Creates the state of `count` threads.
     pub fn new(count: usize) -> Self {
         Self {
             count,
@@ -64,18 +61,16 @@ impl RequestThreads {
         }
     }
 
-    /// Returns the number of threads.
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns whether the thread that sends requests is followed to its CPU.
     pub fn is_following(&self) -> bool {
         self.follower.is_following()
     }
 
-    /// Runs `answer` to a request, by the thread that took it. A small one is answered where the thread
-    /// waits: on the reader's CPU, if the reader is followed.
+    /// Runs `answer` on the thread that took the request. If the requesting thread is being
+    /// followed, small requests run pinned to its CPU.
     pub fn take(&self, size: RequestSize, answer: impl FnOnce()) {
         self.busy.fetch_add(1, Ordering::AcqRel);
         self.begun.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +82,7 @@ impl RequestThreads {
         if followed && !self.follower.is_following() {
             self.call_back();
         }
-        // Moving data overlaps with its reader, so it is done on any CPU.
+        // Moving data overlaps with its reader, so it may run on any CPU.
         if size == RequestSize::Large || !self.follower.is_following() {
             unpin_thread();
         }
@@ -99,10 +94,11 @@ impl RequestThreads {
         self.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Waits aside as long as a thread is followed, unless no other thread would take requests then.
+    /// Waits aside while a thread is being followed. Returns at once if no other thread would take
+    /// requests.
     fn step_aside(&self) {
         let mut watched = self.watched.lock().unpoisoned();
-        // Those aside are busy too: the last one always stays.
+        // Threads aside count as busy: the last one always stays.
         if self.busy.load(Ordering::Acquire) >= self.count {
             return;
         }
@@ -130,7 +126,8 @@ impl RequestThreads {
     }
 
     fn call_back(&self) {
-        // Under the lock, a thread that steps aside either waits already or will see that following ended.
+        // With the lock held, a thread stepping aside either waits already or will see that
+        // following has ended.
         drop(self.watched.lock().unpoisoned());
         self.back.notify_all();
     }
@@ -150,7 +147,8 @@ mod tests {
 
     type Request = (RequestSize, Duration);
 
-    /// Threads that take requests from a queue, as those of a mount do, and report which one answered.
+    /// Threads that take requests from a queue, as those of a mount do, and report which one
+    /// answered.
     struct Mount {
         request_threads: Arc<RequestThreads>,
         requests: Option<Sender<Request>>,
@@ -193,7 +191,7 @@ mod tests {
             requests.send((size, takes)).unwrap();
         }
 
-        /// Sends requests and waits for each, until the asker is followed if it can be.
+        /// Sends requests one by one until the sender is followed, if possible.
         fn row(&self) {
             for _ in 0..1000 {
                 self.ask(RequestSize::Small(std::process::id()), Duration::ZERO);
@@ -216,7 +214,7 @@ mod tests {
         let begin = Instant::now();
         let own = RequestSize::Small(std::process::id());
         mount.ask(own, Duration::from_secs(3));
-        // No thread takes this one before the watching thread notices that the other one takes long.
+        // This request is taken only after the watching thread notices the slow answer.
         mount.ask(own, Duration::ZERO);
         mount.answers.recv().unwrap();
         assert!(begin.elapsed() < Duration::from_secs(2));

@@ -1,31 +1,30 @@
-//! Files that are read at random places.
+//! Detects files that are read at random offsets.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::tuning::{SCATTERED_IN_VAIN, SCATTERED_READ, SCATTERED_READS, STORED_FILES};
 
-/// Short reads that do not continue each other, counted for each file; the files read last are remembered.
+/// Counts short, non-sequential reads for the most recently read files.
 #[derive(Debug, Default)]
 pub struct Scattered {
-    /// The last one first.
+    /// The most recently read file first.
     files: VecDeque<Seen>,
 }
 
 #[derive(Debug)]
 struct Seen {
     file: u64,
-    /// Where the last read ended.
     end: u64,
-    /// Short reads in a row elsewhere.
+    /// Consecutive short reads that did not continue the previous read.
     elsewhere: u32,
-    /// Looks in a row for a block that found none.
+    /// Consecutive searches for a block to store that found none.
     in_vain: u32,
 }
 
 impl Scattered {
-    /// Notes that `range` of `file` was read. Returns whether it is read at random places, so that the rest of a block is
-    /// worth storing.
+    /// Records a read of `range` in `file`. Returns whether the file is read at random offsets, so
+    /// that the rest of the block should be stored.
     pub fn on_read(&mut self, file: u64, range: &Range<u64>) -> bool {
         let found = self.files.iter().position(|seen| seen.file == file);
         let known = found.and_then(|at| self.files.remove(at));
@@ -48,7 +47,7 @@ impl Scattered {
         is_scattered
     }
 
-    /// Notes whether there was a block of `file` to store.
+    /// Records whether `file` had a block to store.
     pub fn looked(&mut self, file: u64, found: bool) {
         if let Some(seen) = self.files.iter_mut().find(|seen| seen.file == file) {
             seen.in_vain = if found {
@@ -66,7 +65,7 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// Returns how many of `reads` short reads of a file at random places were worth a store.
+    /// Returns how many of `reads` short random reads of a file should store a block.
     fn read(scattered: &mut Scattered, file: u64, reads: u64) -> usize {
         let places = (0..reads).map(|n| (n * 7919 % 5003 + 1) * PAGE);
         places

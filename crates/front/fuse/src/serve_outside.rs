@@ -1,10 +1,11 @@
-//! The privileged helper: answers the requests of its server until that ends.
+//! The privileged helper: answers its server's requests until the server ends.
 //!
-//! With `auto_unmount` it is the watchdog of its mount after that. The server, its supervisor and later servers hold
-//! the writing end of a pipe. A byte through it says that all is well. If the pipe ends without one, they were killed,
-//! and the mount is detached. fusermount3 has such a mode of its own, but it asks the mount whether it is dead by
-//! opening its root. A kernel that was told to open directories by itself does that for a dead mount too, and older
-//! kernels ask as a user without access.
+//! With `auto_unmount` it then becomes the watchdog of the mount. The server, its supervisor and
+//! later servers hold the write end of a pipe. They write a byte when the mount has ended normally.
+//! If the pipe ends without it, they were killed, and the mount is detached. fusermount3 has a
+//! similar mode, but it tests whether the mount is dead by opening its root. A kernel that opens
+//! directories itself succeeds even on a dead mount, and older kernels check as a user without
+//! access.
 
 use std::ffi::OsString;
 use std::fs;
@@ -30,33 +31,29 @@ use crate::umount::take_down;
 use crate::unmounter::Unmounter;
 use crate::{MountError, MountOptions, UmountError, UmountOptions, Unmounted, bdi};
 
-/// The state of the one mount that the process looks after.
 struct ServedMounts<'s> {
     dir: PathBuf,
     options: &'s MountOptions,
     /// Whether the mount was made or taken over.
     has_begun: bool,
-    /// Nothing where the mount that was taken over was detached before.
+    /// `None` if the mount was detached before it was taken over.
     mount: Option<MountEntry>,
-    /// Aborts the connection of the mount; nothing where this process may not.
+    /// Aborts the mount's connection; `None` if not permitted.
     abort: Option<Abort>,
-    /// Is readable once the server is dead, and its connection must be aborted.
+    /// Becomes readable when the server is dead and its connection must be aborted.
     lifeline: Option<OwnedFd>,
-    /// Ends when all processes of the mount have.
+    /// Ends with the last process of the mount.
     watchdog: Option<PipeReader>,
 }
 
 /// The word of an answer, its text and its descriptors.
 type OutsideAnswer = Result<(&'static str, Vec<u8>, Vec<OwnedFd>), String>;
 
-/// Answers requests from `socket` about a mount on `dir` with these options. Returns when the server
-/// has ended.
-///
-/// # Errors
-/// The errors of the socket.
+/// Answers requests from `socket` about a mount on `dir` with these options. Returns when the
+/// server has ended.
 pub fn serve_outside(socket: &OwnedFd, dir: &Path, options: &MountOptions) -> io::Result<()> {
     let mut serving = ServedMounts::new(dir, options);
-    // The server may die while it waits for an answer: its mount is watched all the same.
+    // If the server died while it waited for an answer, its mount still needs the watchdog.
     let served = serving.serve(socket);
     serving.watch_processes();
     served
@@ -144,7 +141,7 @@ impl<'s> ServedMounts<'s> {
         Ok((word::DONE, answer, descriptors))
     }
 
-    /// Records the mount of another server that this one takes over.
+    /// Records another server's mount that this server takes over.
     fn adopt(&mut self, place: &[u8]) -> OutsideAnswer {
         let (false, Some((device, path))) = (self.has_begun, parse_place(place)) else {
             return Err("not a mount that can be taken over".to_string());
@@ -154,7 +151,7 @@ impl<'s> ServedMounts<'s> {
         };
         let all = within(self.options.namespace.as_ref(), mounts);
         let all = all.flatten().map_err(|error| error.to_string())?;
-        // One that was detached lazily is in no table, and need not be unmounted.
+        // A lazily detached mount is not in the table and need not be unmounted.
         self.look_after(all.into_iter().rfind(is_it));
         done("")
     }
@@ -174,8 +171,9 @@ impl<'s> ServedMounts<'s> {
         done("")
     }
 
-    /// Waits for a request or the end of the server. Returns whether the server is dead. Its socket may stay open then:
-    /// a thread that waits in the kernel for the answer to a request holds all of its files.
+    /// Waits for a request or the end of the server. Returns whether the server is dead. Its socket
+    /// may then still be open: a thread that waits in the kernel for an answer keeps all its files
+    /// open.
     fn waits_in_vain(&mut self, socket: &OwnedFd) -> io::Result<bool> {
         let Some(lifeline) = &self.lifeline else {
             return Ok(false);
@@ -193,7 +191,8 @@ impl<'s> ServedMounts<'s> {
         Ok(is_dead)
     }
 
-    /// Fails the requests that the server has left. The mount stays: a directory that looks empty would mislead its users.
+    /// Fails the server's unanswered requests. The mount stays: an apparently empty directory would
+    /// mislead users.
     fn abort(&self) {
         let aborted = match (&self.abort, &self.mount) {
             (Some(abort), _) => abort.abort(),
@@ -224,8 +223,9 @@ impl<'s> ServedMounts<'s> {
         }
     }
 
-    /// Waits until all processes of the mount have ended, and detaches it where they were killed. It stays if it was
-    /// moved, if another one is mounted on it or in it, or if its path leads elsewhere by now.
+    /// Waits until all processes of the mount have ended, and detaches the mount if they were
+    /// killed. Keeps a mount that was moved, is covered, contains another mount, or is no longer at
+    /// its path.
     fn watch_processes(&mut self) {
         let (Some(mut pipe), Some(mount)) = (self.watchdog.take(), &self.mount) else {
             return;
@@ -245,7 +245,7 @@ impl<'s> ServedMounts<'s> {
         };
         let detached = within(self.options.namespace.as_ref(), || {
             match find_mount(mount) {
-                // Where a process hung for long, another mount may have these numbers by now.
+                // If a process hung for long, another mount may have the same IDs by now.
                 Ok(Sight::Visible(seen))
                     if seen.path() == mount.mount_point && liveness_of(mount) == Liveness::Dead =>
                 {
@@ -281,7 +281,6 @@ fn second_of(descriptors: &[OwnedFd]) -> OutsideAnswer {
     Ok((word::DONE, Vec::new(), vec![second]))
 }
 
-/// Reads from `/proc` which system call a thread is in.
 fn call_of(thread: &str) -> io::Result<String> {
     let thread: u32 = thread.parse().map_err(io::Error::other)?;
     fs::read_to_string(format!("/proc/{thread}/syscall"))
@@ -338,7 +337,7 @@ mod tests {
         };
         let attached = ask("attach ro", &[]);
         let connection = attached.first().unwrap();
-        // It reads no more than the first file does.
+        // This file takes no requests, so the kernel keeps them unanswered.
         let second = ask("second", &[connection.as_fd()]);
         assert!(is_connected(second.first().unwrap()));
         let (lifeline, alive) = io::pipe().unwrap();
@@ -353,7 +352,7 @@ mod tests {
         let is_there = matches!(find_mount(&entry), Ok(Sight::Visible(_)));
         rustix::mount::unmount(&dir, UnmountFlags::DETACH).unwrap();
         assert!(is_there);
-        // It still answers.
+        // The helper still answers.
         ask("unmount", &[connection.as_fd()]);
         drop((server, second));
         serving.join().unwrap();

@@ -1,4 +1,4 @@
-//! The image or volume that a mount serves, and what can be asked of it meanwhile.
+//! The image or volume of a mount, and its counters.
 
 use std::sync::{Arc, Weak};
 
@@ -8,17 +8,13 @@ use crate::adapter_mut::CoreMut;
 use crate::core::Core;
 use crate::counts::RequestCounts;
 
-/// The image or volume that a mount serves.
 #[derive(Debug)]
 pub enum Served {
-    /// An image, for reading.
     Image(Arc<Core>),
-    /// A volume, for writing as well.
     Volume(Arc<CoreMut>),
 }
 
 impl Served {
-    /// Returns the engine's counters.
     pub fn stats(&self) -> StatsSnapshot {
         match self {
             Self::Image(core) => core.reader.observer().stats().snapshot(),
@@ -26,7 +22,6 @@ impl Served {
         }
     }
 
-    /// Returns the counts of the kernel's requests.
     pub fn requests(&self) -> RequestCounts {
         match self {
             Self::Image(core) => core.counts.snapshot(),
@@ -35,7 +30,7 @@ impl Served {
     }
 }
 
-/// A monitor that reports on a mount as long as it lasts, without keeping it alive.
+/// Reports on a mount without keeping it alive.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     served: Watched,
@@ -48,7 +43,6 @@ enum Watched {
 }
 
 impl Monitor {
-    /// Creates the monitor of a mount that serves this.
     pub(crate) fn new(served: &Served) -> Self {
         let served = match served {
             Served::Image(core) => Watched::Image(Arc::downgrade(core)),
@@ -57,7 +51,7 @@ impl Monitor {
         Self { served }
     }
 
-    /// Returns the engine's counters and the requests of the kernel; nothing once the mount has ended.
+    /// Returns the engine's counters and the request counts, `None` once the mount has ended.
     #[must_use]
     pub fn counters(&self) -> Option<(StatsSnapshot, RequestCounts)> {
         let served = match &self.served {
@@ -67,7 +61,7 @@ impl Monitor {
         Some((served.stats(), served.requests()))
     }
 
-    /// Returns how many bytes the caches hold; nothing for a volume that changes, whose data is not
+    /// Returns the number of bytes in the caches. `None` for a writable volume, whose data is not
     /// cached, and once the mount has ended.
     #[must_use]
     pub fn cached_bytes(&self) -> Option<u64> {

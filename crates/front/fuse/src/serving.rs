@@ -1,7 +1,7 @@
-//! The threads that serve a mount, and what keeps them from keeping the process.
+//! Waits for the threads of a mount.
 //!
-//! When a mount has ended, the threads that take requests end too, except those that hang in a
-//! source. These are left behind: the process can end without them.
+//! When a mount has ended, its request threads end too, except those that hang in a source. They
+//! are left behind, so that the process can exit.
 
 use std::fs::File;
 use std::io;
@@ -16,27 +16,27 @@ use rustix::io::Errno;
 
 use crate::workers::Workers;
 
-/// Pause between two looks at a connection that was not told to end: its mount may be seen from
-/// another mount namespace only.
+/// Interval between checks of the connection. Needed for a mount in another mount namespace, whose
+/// unmount is not reported.
 const LOOK: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
-/// Pause between two looks once the connection has ended.
+/// Interval between checks after the connection has ended.
 const LAST_LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-/// How long threads that take requests of an image may go on after the mount has ended.
+/// How long an image's request threads may continue after the mount has ended.
 pub const IMAGE_END_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a device that is written to may show no sign of life before it is given up: the last
-/// changes are lost then.
+/// How long a writable device may make no progress before waiting for it ends. The last changes are
+/// lost then.
 pub const DEVICE_END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Added to a patience before a verdict, for a request that had just begun.
+/// Added to the timeout, for a request that has just begun.
 const MARGIN: Duration = Duration::from_millis(300);
 
-/// The thread that waits for all that take requests.
+/// The thread that runs the session and waits for all request threads.
 #[derive(Debug)]
 pub struct Serving {
     thread: JoinHandle<io::Result<()>>,
@@ -44,20 +44,19 @@ pub struct Serving {
     ended: UnixStream,
 }
 
-/// How the threads of a mount ended.
 #[derive(Debug)]
 pub enum Ended {
     /// All threads have ended, with this result.
     Joined(io::Result<()>),
-    /// The mount has ended, and some of them hang.
+    /// The mount has ended, and some threads hang.
     Hung,
 }
 
 /// Serves a mount until it has ended.
 ///
-/// A thread that had just taken a request when the kernel cut the connection gets ECONNABORTED instead of
-/// ENODEV. (Where a mount was cut by other means, the kernel says so by this error only to those that asked
-/// for that at its start.)
+/// A thread that had just taken a request when the kernel aborted the connection gets ECONNABORTED
+/// instead of ENODEV. (On an abort by other means, only sessions that requested it in INIT get this
+/// error.)
 pub fn serve_session(session: Session<impl Filesystem>) -> io::Result<()> {
     match session.run() {
         Err(error) if is_end(&error) => Ok(()),
@@ -70,7 +69,6 @@ fn is_end(error: &io::Error) -> bool {
 }
 
 impl Serving {
-    /// Starts the thread, which does `work`.
     pub fn start(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<Self> {
         let (ended, end) = UnixStream::pair()?;
         let thread = threads::spawn("forerun-fuse", move || {
@@ -80,18 +78,18 @@ impl Serving {
         Ok(Self { thread, ended })
     }
 
-    /// Waits for the end. Once `is_connected` says that the mount has ended, gives up when `progress`
-    /// has stayed the same for `patience`.
+    /// Waits for the end. After `is_connected` returns false, stops waiting when `progress` has not
+    /// changed for `patience`.
     pub fn wait<P: PartialEq>(
         self,
         patience: Duration,
         is_connected: impl Fn() -> bool,
         progress: impl Fn() -> P,
     ) -> Ended {
-        // Reports each mount and unmount.
+        // poll(2) on mountinfo reports each mount and unmount.
         let mounts = File::open("/proc/self/mountinfo").ok();
         let mut gone: Option<(Instant, P)> = None;
-        // At first only a look: the mount may have ended before there was anything to tell of it.
+        // Check at once the first time: the mount may have ended before mountinfo was opened.
         let mut pause = Timespec::default();
         loop {
             let mut watched = vec![PollFd::new(&self.ended, PollFlags::IN)];
@@ -120,7 +118,7 @@ impl Serving {
     }
 }
 
-/// A handle that ends a mount of which files are still open, to be kept by a signal handler.
+/// A handle to end a mount with open files, for instance from a signal handler.
 #[derive(Clone, Debug)]
 pub struct Ending {
     workers: Workers,
@@ -132,15 +130,15 @@ impl Ending {
         Self { workers, patience }
     }
 
-    /// Fails, from now on, each request that waits for its source longer than a second, with EIO. Others
-    /// are answered as before.
+    /// Fails, from now on, each request that waits longer than a second for its source, with EIO.
+    /// Other requests are answered as before.
     pub fn begin(&self) {
         self.workers.end();
     }
 
-    /// Waits for a moment, and returns whether the source kept a thread that takes requests all that
-    /// time. Then nothing but the end of the process ends its request. The moment is a bit more than a
-    /// second, or than ten for a volume, whose last changes would be lost.
+    /// Waits, and returns whether the source blocked a request thread for the whole time, so that
+    /// only the end of the process can end its request. Takes a little more than one second, or ten
+    /// for a volume, whose last changes would be lost.
     #[must_use]
     pub fn hangs(&self) -> bool {
         std::thread::sleep(self.patience.saturating_add(MARGIN));
@@ -185,7 +183,7 @@ mod tests {
             let _until_the_end = ends.recv();
             Ok(())
         });
-        // Ten steps forward, and no more.
+        // Ten steps of progress, then none.
         let steps = std::cell::Cell::new(0);
         let progress = || {
             steps.set(steps.get() + 1);

@@ -1,8 +1,8 @@
-//! Pieces of a file to store in the page cache ahead of a sequential reader.
+//! Chooses chunks to store in the page cache ahead of a sequential reader.
 //!
-//! The kernel sends no request for pages that were stored: a reader goes through them unseen, and the
-//! first page that is missing is the next request. So a page is left out at the end of each piece; the
-//! request for it shows how far the reader has come.
+//! The kernel sends no requests for stored pages: a reader passes through them unnoticed and next
+//! requests the first missing page. So the last page of each chunk is left out; the request for it
+//! shows how far the reader has come.
 
 use std::ops::Range;
 
@@ -10,10 +10,9 @@ use forerun_io::{SequentialStreams, WindowRules};
 
 use crate::tuning::{KERNEL_WINDOW, PIECE, STORE_PROOF, STORED_FILES};
 
-/// Bytes left out at the end of a piece: a page.
+/// Bytes left out at the end of a chunk: one page.
 pub const GAP: usize = 4096;
 
-/// The sequential readers of one mount.
 #[derive(Debug)]
 pub struct Streams {
     rules: WindowRules,
@@ -21,18 +20,19 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Returns no readers yet, ahead of which windows of at most `max_window` bytes are stored.
+    /// Creates an empty set. At most `max_window` bytes are stored ahead of a reader.
     pub const fn new(max_window: u64) -> Self {
         Self {
             rules: WindowRules {
-                // A reader shows up at the end of a piece: another one has to be there by then.
+                // A reader becomes visible only at the end of a chunk; the next chunk must be
+                // stored by then.
                 first: 2 * PIECE,
                 max: max_window,
-                // The kernel has a few requests in flight, which may come in any order.
+                // The kernel has a few requests in flight, in any order.
                 slack: PIECE,
                 proof: STORE_PROOF,
                 lead: KERNEL_WINDOW,
-                // So that pieces and blocks end in the same places.
+                // Chunks end at block boundaries.
                 align: PIECE,
                 trusted: STORE_PROOF,
             },
@@ -40,7 +40,8 @@ impl Streams {
         }
     }
 
-    /// Notes that `range` of `file` was read. Returns the pieces to store now, each with its gap.
+    /// Records a read of `range` in `file`. Returns the chunks to store now, each with the page to
+    /// leave out.
     pub fn on_read(&mut self, file: u64, range: &Range<u64>) -> Vec<Range<u64>> {
         let step = self.files.on_read(file, range, u64::MAX, &self.rules);
         let window = step.ahead.unwrap_or_default();
@@ -53,7 +54,8 @@ impl Streams {
         pieces.collect()
     }
 
-    /// Returns the part of a piece that its reader has not reached; nothing where it went elsewhere.
+    /// Returns the part of a chunk that its reader has not reached; `None` if the reader went
+    /// elsewhere.
     pub fn still_ahead(&self, file: u64, piece: &Range<u64>) -> Option<Range<u64>> {
         self.files.last_of(file)?.still_ahead(piece)
     }
@@ -112,7 +114,6 @@ mod tests {
         assert_ne!(streams.still_ahead(7, first), Some(first.clone()));
         assert_eq!(streams.still_ahead(7, last), Some(last.clone()));
         assert_eq!(streams.still_ahead(8, last), None, "another file");
-        // The reader went elsewhere.
         streams.on_read(7, &(900 * MIB..901 * MIB));
         assert_eq!(streams.still_ahead(7, last), None);
     }

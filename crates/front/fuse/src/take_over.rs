@@ -1,4 +1,4 @@
-//! The successor's part: it takes a mount over.
+//! The successor's part: takes over a mount.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -19,9 +19,9 @@ use crate::serving::{Serving, serve_session};
 use crate::unmounter::Unmounter;
 use crate::workers::Workers;
 
-/// Takes over a mount of `image` from another server and returns once this process serves it. `when_ready` runs after
-/// the last step likely to fail, while errors can still be reported. Fails if `identity` differs from the identity
-/// that the first server sent.
+/// Takes over a mount of `image` from another server and returns once this process serves it.
+/// `when_ready` runs after the last step likely to fail, while errors can still be reported. Fails
+/// if `identity` differs from the identity that the first server sent.
 ///
 /// # Errors
 /// [`MountError`]. The supervisor then still has the mount.
@@ -62,7 +62,7 @@ fn begin(
         inherited.wait_to_serve()?;
         let connection = &inherited.descriptors.connection;
         match (image, &inherited.descriptors.state) {
-            // The process that wrote it has ended by now.
+            // The process that wrote the table has ended by now.
             (Some(core), Some(state)) => state
                 .try_clone()
                 .and_then(|state| core.backings.inherit(state, connection.try_clone()?))
@@ -76,7 +76,7 @@ fn begin(
     })
 }
 
-/// Serves a volume that was opened again, after the process that served it before has ended.
+/// Serves a reopened volume after its previous server has ended.
 ///
 /// # Errors
 /// [`MountError`]. The supervisor then still has the mount.
@@ -104,9 +104,9 @@ pub fn take_over_volume(
             options,
             |inherited, notifier| {
                 let connection = &inherited.descriptors.connection;
-                // The volume is open here, so its lock was released: every thread of the old process
-                // that reads requests has ended. The supervisor knows less. It hears of the first thread
-                // that ends, and a request that another one was reading then would wait for ever.
+                // Resend only now. This process holds the volume's lock, so every thread of the old
+                // process has ended. The supervisor would notice only the first thread that ends,
+                // and a request that another thread was still reading would be lost.
                 resend(connection).map_err(HandoverError::Resend)?;
                 if let Some(outdated) = outdated {
                     outdated.tell(notifier, connection);
@@ -117,7 +117,7 @@ pub fn take_over_volume(
     })
 }
 
-/// Serves the mount when `wait` has returned.
+/// Starts serving the mount when `wait` has returned.
 fn serve(
     (adapter, workers): (impl Filesystem + 'static, Workers),
     served: Served,
@@ -129,8 +129,8 @@ fn serve(
     let session = session(adapter, connection, offer.negotiated, config(options));
     let session = session.map_err(MountError::Handshake)?;
     let notifier = session.notifier();
-    // Until the supervisor lets this process serve, dropping any of this must neither unmount nor tell the
-    // watchdog that all is well.
+    // Until the supervisor lets this process serve, dropping any of this must neither unmount nor
+    // tell the watchdog that the mount has ended normally.
     let (path, outside) = (offer.path.clone(), options.outside.clone());
     let namespace = options.namespace.as_ref();
     let unmounter = Unmounter::inherited(path, offer.device, connection, outside, namespace);
@@ -140,7 +140,7 @@ fn serve(
     let serving = Serving::start(move || {
         let ended = match started.recv() {
             Ok(()) => serve_session(session),
-            // The mount is not ours after all.
+            // This process does not get the mount.
             Err(_) => Ok(()),
         };
         ending.connection_ended();

@@ -1,4 +1,4 @@
-//! Taking a mount down from outside, also after its server has died.
+//! Unmounts mounts of other processes, also after their server has died.
 
 use std::io;
 use std::path::Path;
@@ -15,31 +15,32 @@ use crate::{FSTYPE, UmountError, written};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UmountOptions {
-    /// Detach now, end when the last user is gone.
+    /// Detach now; the mount ends with its last user.
     pub lazy: bool,
-    /// Even if it is not one of forerun's mounts, and with the mounts inside it. Of a FUSE mount that is in use, all requests
-    /// fail from then on.
+    /// Also unmount mounts that are not forerun's, and mounts below this one. Fails all requests of
+    /// a FUSE mount that is in use.
     pub force: bool,
 }
 
-/// The outcome of [`Unmounter::unmount`](crate::Unmounter::unmount).
+/// The result of [`Unmounter::unmount`](crate::Unmounter::unmount).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
     Done,
-    /// It is out of sight, but files are still open: these are served until they are closed, and
-    /// only then does [`Mount::wait`](crate::Mount::wait) return.
+    /// Detached, but files are still open. They are served until they are closed; only then does
+    /// [`Mount::wait`](crate::Mount::wait) return.
     StillInUse,
 }
 
-/// Takes down the mount on `dir`. A mount whose process has died is taken down even if it is in use:
-/// nothing can be read from it any more.
+/// Unmounts the mount on `dir`. A mount whose server has died is unmounted even if it is in use,
+/// because nothing can be read from it any more.
 ///
-/// Before a mount that may be written to is taken down, its last changes are written. Where that fails, it stays, so that nothing
-/// is lost; with `lazy` or `force` it goes all the same, and the error tells that the changes are lost.
+/// The last changes of a writable mount are written first. If that fails, the mount stays, so that
+/// nothing is lost; with `lazy` or `force` it is unmounted anyway, and the error says that changes
+/// are lost.
 ///
 /// # Errors
-/// [`UmountError`]: nothing or something else is mounted there, it is in use, another mount is inside
-/// it, it is not permitted.
+/// [`UmountError`]: nothing or something else is mounted there, it is in use, another mount is
+/// below it, or it is not permitted.
 pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
     let path = dir.to_path_buf();
     let entry = match mount_at(dir) {
@@ -60,7 +61,8 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
     } else {
         match liveness_of(&entry) {
             Liveness::Alive => written::sync(&entry.mount_point, gives_up),
-            // It may be slow, or stopped. Where it is in use as well, the error says that no process serves it.
+            // The server may be slow or stopped. If the mount is also in use, a later error says
+            // that no process serves it.
             Liveness::Silent if !options.force => {
                 let synced = written::sync(&entry.mount_point, true);
                 synced.or_else(|error| match error.kind() {
@@ -77,7 +79,7 @@ pub fn umount(dir: &Path, options: UmountOptions) -> Result<(), UmountError> {
         }
         take_down(&entry, options)?;
         if !options.lazy {
-            // The server tries once more, and has let go of the volume then.
+            // The server tries to write once more at its end, and then releases the volume.
             written::wait(&entry);
         }
         return Err(UmountError::ChangesLost { path, source });
@@ -126,8 +128,8 @@ fn fail_requests(entry: &MountEntry) {
     }
 }
 
-/// Unmounts just this mount, wherever it has been moved. Leaves it alone where another one covers it.
-/// Without `force`, one with another mount inside stays.
+/// Unmounts exactly this mount, even if it was moved, but not if another mount covers it. Without
+/// `force`, keeps a mount with other mounts below it.
 pub fn take_down(mount: &MountEntry, options: UmountOptions) -> Result<(), UmountError> {
     let path = mount.mount_point.clone();
     let seen = match find_mount(mount) {

@@ -1,23 +1,23 @@
 //! READs that were taken from the kernel and not answered yet.
 //!
-//! A store into the page cache (FUSE_NOTIFY_STORE) waits for each page that a READ has locked, and cannot be killed
-//! meanwhile. If the whole process is killed, no thread answers that READ, and the thread that waits for it keeps the
-//! connection open: its readers hang until the connection is aborted. So a file's pages are stored only while no READ of
-//! them is under way.
+//! A store into the page cache (FUSE_NOTIFY_STORE) waits for each page that a READ has locked, and
+//! cannot be killed meanwhile. If the process is killed, no thread answers that READ, and the
+//! waiting thread keeps the connection open: readers hang until the connection is aborted. So pages
+//! of a file are stored only while no READ of them is in progress.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::Unpoisoned;
 
-/// The READs of one mount.
 #[derive(Debug, Default)]
 pub struct UnderWay {
     reads: Mutex<Vec<(u64, Range<u64>)>>,
 }
 
 impl UnderWay {
-    /// Notes that a READ of `range` of `file` was taken. It is under way until the value is dropped.
+    /// Records that a READ of `range` in `file` was taken. It is in progress until the returned
+    /// value is dropped.
     pub fn begin(self: &Arc<Self>, file: u64, range: Range<u64>) -> Reading {
         self.reads().push((file, range.clone()));
         let under_way = Arc::clone(self);
@@ -27,7 +27,6 @@ impl UnderWay {
         }
     }
 
-    /// Returns whether a READ under way touches `range` of `file`.
     pub fn touches(&self, file: u64, range: &Range<u64>) -> bool {
         let touches = |read: &Range<u64>| read.start < range.end && range.start < read.end;
         let reads = self.reads();
@@ -39,7 +38,6 @@ impl UnderWay {
     }
 }
 
-/// A READ under way.
 pub struct Reading {
     under_way: Arc<UnderWay>,
     read: (u64, Range<u64>),

@@ -1,7 +1,7 @@
 //! Unmounts from the serving process.
 //!
-//! umount(2) takes a path, which may now lead to another mount (ours unmounted or covered). So the mount is found by
-//! its mount number and device.
+//! umount(2) takes a path, which may lead to another mount by now (this one was unmounted or
+//! covered). So the mount is found by its mount ID and device number.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,17 +19,16 @@ use crate::outside::{MountedOutside, Outside};
 use crate::umount::{Unmounted, take_down};
 use crate::{MountError, MountNamespace, MountOptions, UmountError, UmountOptions};
 
-/// A handle that ends a mount, from any thread.
+/// A handle to end a mount from any thread.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     path: PathBuf,
     device: (u32, u32),
-    /// Nothing where the mount was out of sight already when it was taken over, and where the caller has made it.
+    /// `None` if the mount was already detached when it was taken over, or if the caller made it.
     mount: Option<Arc<MountEntry>>,
     held: Arc<Mutex<Held>>,
-    /// The process that unmounts for this one.
     outside: Option<Outside>,
-    /// The mount namespace to unmount in, where it is not that of this process.
+    /// The mount namespace to unmount in, if it is not this process's.
     namespace: Option<MountNamespace>,
 }
 
@@ -38,18 +37,16 @@ const LAZILY: UmountOptions = UmountOptions {
     force: false,
 };
 
-/// The resources that are released when the mount has ended.
 #[derive(Debug)]
 struct Held {
-    /// The connection, to see whether it still is one: the device number of a mount that has ended
-    /// may already be that of another.
+    /// The connection, to detect the end of the mount: another mount may get its device number
+    /// afterwards.
     connection: Option<OwnedFd>,
-    /// The pipe to the process of `auto_unmount`.
     watchdog: Option<OwnedFd>,
 }
 
 impl Unmounter {
-    /// Creates one for a mount that was just made. If this fails the mount is taken down.
+    /// Creates a handle to a new mount. On an error the mount is unmounted.
     pub fn new(
         mount: MountEntry,
         connection: &OwnedFd,
@@ -74,7 +71,7 @@ impl Unmounter {
         })
     }
 
-    /// Creates one for the mount that the process outside has just made.
+    /// Creates a handle to a mount that the helper has just made.
     pub(crate) fn outside(
         attached: MountedOutside,
         outside: Outside,
@@ -91,7 +88,7 @@ impl Unmounter {
         Ok((unmounter, connection))
     }
 
-    /// Creates one for a mount that another process serves, in order to unmount it.
+    /// Creates a handle to a mount that another process serves, to unmount it.
     pub(crate) fn of(
         mount: MountEntry,
         connection: OwnedFd,
@@ -111,8 +108,8 @@ impl Unmounter {
         }
     }
 
-    /// Creates one for a mount that the caller has made, and that ends with this process: where it is, only
-    /// the caller knows.
+    /// Creates a handle to a mount that the caller made and that ends with this process. Only the
+    /// caller knows where it is.
     pub(crate) fn connected(dir: &Path, connection: &OwnedFd) -> Result<Self, MountError> {
         let held = Held {
             connection: Some(connection.try_clone().map_err(MountError::Serve)?),
@@ -128,7 +125,7 @@ impl Unmounter {
         })
     }
 
-    /// Creates one for a mount that another process has made, and still serves.
+    /// Creates a handle to a mount that another process made and still serves.
     pub(crate) fn inherited(
         path: PathBuf,
         device: (u32, u32),
@@ -155,13 +152,12 @@ impl Unmounter {
         })
     }
 
-    /// Takes on the pipe to the watchdog of the mount.
     pub(crate) fn adopt(&self, watchdog: Option<OwnedFd>) {
         self.lock().watchdog = watchdog;
     }
 
-    /// Returns the descriptors that another process needs to hold: the connection, if there still is
-    /// one, and the pipe to the watchdog.
+    /// Returns the descriptors that another process must hold: the connection, if it still exists,
+    /// and the watchdog's pipe.
     pub(crate) fn share(&self) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
         let held = self.lock();
         let connection = held.connection.as_ref().filter(|fd| is_connected(fd));
@@ -170,29 +166,22 @@ impl Unmounter {
         Ok((connection, watchdog))
     }
 
-    /// Returns where the mount is, or was.
+    /// Returns the mountpoint, also after the mount has ended.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the device number of the mount.
     pub(crate) const fn device(&self) -> (u32, u32) {
         self.device
     }
 
-    /// Takes the mount down; detaches it if it is in use. Succeeds if the mount has ended already.
-    ///
-    /// # Errors
-    /// [`UmountError`].
+    /// Unmounts; detaches a mount that is in use. Succeeds if the mount has ended already.
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
         self.end(true)
     }
 
-    /// Takes the mount down unless it is in use.
-    ///
-    /// # Errors
-    /// [`UmountError`].
+    /// Unmounts unless the mount is in use.
     pub fn unmount_unused(&self) -> Result<Unmounted, UmountError> {
         self.end(false)
     }
@@ -215,7 +204,7 @@ impl Unmounter {
             self.take_down(mount, also_in_use)
         }) {
             Ok(taken) => taken,
-            // Its namespace has ended, and took it along.
+            // The namespace has ended, and its mounts with it.
             Err(_) if !self.is_connected() => Ok(Unmounted::Done),
             Err(source) => {
                 let path = self.path.clone();
@@ -233,28 +222,29 @@ impl Unmounter {
                 }
                 Ok(Unmounted::StillInUse)
             }
-            // Another process was quicker.
+            // Another process unmounted first.
             Err(_) if !self.is_connected() => Ok(Unmounted::Done),
             Err(_) if matches!(find_mount(mount), Ok(Sight::Gone)) => Ok(Unmounted::Done),
             Err(error) => Err(error),
         }
     }
 
-    /// Closes the connection, since no thread answers requests any more. The kernel cuts it when no
-    /// process has it open.
+    /// Closes the connection after its threads have ended. The kernel ends it when no process has
+    /// it open.
     pub(crate) fn connection_ended(&self) {
         self.lock().connection = None;
     }
 
-    /// Ends the watchdog: there is nothing left to unmount when this process dies.
+    /// Ends the watchdog: nothing needs to be unmounted if this process dies.
     pub(crate) fn dismiss_watchdog(&self) {
         if let Some(pipe) = self.lock().watchdog.take() {
-            // An error says that it has ended already.
+            // An error means that the watchdog has ended already.
             let _gone = rustix::io::write(&pipe, b"d");
         }
     }
 
-    /// Returns another descriptor of the connection for [`Apart`](crate::apart::Apart): of a second file, where one can be opened.
+    /// Returns a descriptor of the connection for [`Apart`](crate::apart::Apart): of a second file
+    /// if possible.
     pub(crate) fn second(&self) -> io::Result<OwnedFd> {
         let (connection, _) = self.share()?;
         let connection = connection.ok_or(io::ErrorKind::NotConnected)?;
@@ -268,7 +258,6 @@ impl Unmounter {
         }))
     }
 
-    /// Fails all requests. The mount stays where it is.
     pub(crate) fn abort(&self) -> io::Result<()> {
         match self.mount.as_deref().filter(|_| self.is_connected()) {
             Some(mount) => within(self.namespace.as_ref(), || abort(mount))?,
@@ -276,7 +265,6 @@ impl Unmounter {
         }
     }
 
-    /// Returns whether the kernel has requests that no thread has taken.
     pub(crate) fn has_requests(&self) -> bool {
         self.lock().connection.as_ref().is_some_and(has_requests)
     }

@@ -1,11 +1,13 @@
-//! The last writes to a volume, before and after its mount goes.
+//! Makes sure that a volume's last changes are written when it is unmounted.
 //!
-//! Before, an fsync of the root directory has the server write all changes, and tells what failed: umount(2) tells nothing of
-//! what the server does at its end. The volume was mounted for writing, so the serving process holds the lock of a writer until the volume is
-//! written. The volume is named by the source of the mount, and every user with fusermount3 chooses
-//! that name: it may be a FIFO, at which open(2) waits forever, or lie on a filesystem whose server
-//! answers nothing. So only block devices and regular files of the mount's user, or of the caller's own
-//! mount, are opened; and another thread opens them, which the command does not wait for.
+//! Before umount(2), an fsync of the root makes the server write all changes and reports failures,
+//! because umount(2) reports nothing of what the server does at its end. Afterwards, the server of
+//! a writable mount holds the volume's lock until everything is written.
+//!
+//! The volume is named by the source of the mount, which any user with fusermount3 can choose: it
+//! may be a FIFO, on which open(2) blocks forever, or a file on an unresponsive filesystem. So only
+//! block devices and regular files of the mount's user, or of the caller's own mount, are opened,
+//! by another thread for which the command does not wait.
 
 use std::fs::File;
 use std::io;
@@ -23,21 +25,17 @@ use rustix::io::Errno;
 
 use forerun_sys::mount_table::MountEntry;
 
-/// How long a volume may take to be written to its end.
 const WRITING_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it may take to open.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a mount that is taken down in any case may take to write its changes.
+/// Maximum time for writing changes of a mount that is unmounted in any case.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Has the server of the mount on `path` write all changes. With `limited` it has ten seconds.
-///
-/// # Errors
-/// The server's own: the device fails, or is full.
+/// Makes the server of the mount on `path` write all changes, with a timeout of ten seconds if
+/// `limited`.
 pub fn sync(path: &Path, limited: bool) -> io::Result<()> {
     let path = path.to_path_buf();
-    // The root is closed before the answer: the mount must not be in use then.
+    // Close the root before answering, so that the mount is not in use then.
     let work = move || File::open(path).and_then(|root| root.sync_all());
     let synced = if limited {
         let (answer, answered) = sync_channel(1);
@@ -51,19 +49,20 @@ pub fn sync(path: &Path, limited: bool) -> io::Result<()> {
         work()
     };
     synced.or_else(|error| match Errno::from_io_error(&error) {
-        // Another user's mount cannot be opened; a dead server has nothing to write; others do not know the request.
+        // Another user's mount cannot be opened, a dead server has nothing to write, and other
+        // servers do not support the request.
         Some(Errno::ACCESS | Errno::PERM) => Ok(()),
         Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::NOSYS | Errno::INVAL) => Ok(()),
         _ => Err(error),
     })
 }
 
-/// Waits until the volume of a mount that is gone has been written. A source that is no file has no
+/// Waits until the volume of an ended mount has been written. A source that is not a file has no
 /// lock.
 ///
-/// The lock alone does not tell which process holds it. Where a mount for writing of the same source is
-/// still visible, the lock is that mount's: either it is another place of the same mount, which goes
-/// on, or it was made after the volume had been written.
+/// The lock does not identify its holder. If another writable mount of the same source is still
+/// visible, the lock is that mount's: either it is the same mount at another path, which continues,
+/// or it was made after the volume had been written.
 pub fn wait(gone: &MountEntry) {
     let source = Path::new(&gone.source);
     let Some(file) = open_in_time(source, user_of(gone)) else {
@@ -82,7 +81,7 @@ pub fn wait(gone: &MountEntry) {
     }
 }
 
-/// Returns the user that made a FUSE mount, as the kernel shows it.
+/// Returns the user that made a FUSE mount, from its options.
 #[must_use]
 pub fn user_of(mount: &MountEntry) -> Option<u32> {
     let mut words = mount.options.split(',');
@@ -102,7 +101,7 @@ fn open_in_time(source: &Path, user: Option<u32>) -> Option<File> {
     answered.recv_timeout(OPENED_WITHIN).ok()?
 }
 
-/// Opens the source of a mount of `user`, if it is a file or device that may be the volume.
+/// Opens the source of a mount of `user` if it is a file or device that may be the volume.
 fn open(source: &Path, user: Option<u32>) -> Option<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(source, flags, Mode::empty()).ok()?;

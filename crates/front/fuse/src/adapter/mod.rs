@@ -1,12 +1,12 @@
-//! `fuser`'s trait in terms of [`Core`]: takes requests apart, picks the reply.
+//! Implements `fuser`'s trait on [`Core`]: decodes requests and sends replies.
 //!
-//! A read-only filesystem is cheap mostly because of the requests that the kernel does not send. After
-//! ENOSYS to OPEN and OPENDIR the kernel opens files by itself, and keeps the page cache and listings.
-//! ENOSYS also ends ACCESS, FLUSH and, where the format has none, requests for extended attributes.
-//! Names and attributes, missing names too, are cached without a limit of time. Only where files have their data
-//! outside the image is each OPEN answered: it may fail, and the kernel may read the data there itself.
+//! A read-only filesystem is cheap mostly because of requests that the kernel does not send. After
+//! ENOSYS to OPEN and OPENDIR the kernel opens files itself and keeps the page cache and listings.
+//! ENOSYS also ends ACCESS, FLUSH and, if the format has none, requests for extended attributes.
+//! Names, attributes and negative lookups are cached indefinitely. OPEN is answered only if files
+//! have their data outside the image: it may fail, and the kernel may read the data itself.
 //!
-//! Writes reach this file only if root remounts read-write: they are refused.
+//! Writes arrive only after root has remounted read-write. They are refused.
 
 use std::ffi::OsStr;
 use std::io;
@@ -37,15 +37,15 @@ use refused::refuse_for_images;
 
 mod refused;
 
-/// How long the kernel may cache answers: longer than any machine is up. (The kernel adds it to its
-/// clock, so the very largest number would not do on all versions.)
+/// How long the kernel may cache answers: longer than any uptime. The kernel adds it to its clock,
+/// which the largest value would overflow in some versions.
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
-/// A name never changes its meaning, so generations are not needed.
+/// Generations are not needed, because node IDs are never reused.
 const GENERATION: Generation = Generation(0);
-/// Background requests (readahead) that the kernel may have in flight.
+/// Maximum background requests (readahead) in flight.
 const MAX_BACKGROUND: u16 = 64;
 
-/// The filesystem that `fuser` calls.
+/// The read-only filesystem that `fuser` calls.
 pub struct Adapter {
     core: Arc<Core>,
     workers: Workers,
@@ -56,7 +56,8 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// Answers with `core`, on `threads` threads and those of its workers. The pusher may be set later.
+    /// Creates an adapter of `core` that answers on `threads` and on workers. The pusher may be set
+    /// later.
     pub fn new(
         core: Arc<Core>,
         threads: RequestThreads,
@@ -73,13 +74,12 @@ impl Adapter {
         }
     }
 
-    /// Returns the threads that help to answer requests.
     pub fn workers(&self) -> Workers {
         self.workers.clone()
     }
 
-    /// Counts the request, runs `find` on some thread for the answer, and passes that to `reply`. Where
-    /// the image is slow, `find` may run twice: first without waiting.
+    /// Counts the request, runs `find` on a suitable thread, and passes the result to `reply`. If
+    /// the image is slow, `find` may run twice: first in a mode that fails instead of waiting.
     fn serve<T: 'static>(
         &self,
         request: &Request,
@@ -91,7 +91,7 @@ impl Adapter {
         self.serve_as(request, (asks, operation, number), find, reply);
     }
 
-    /// Serves as [`serve`](Self::serve) does, where the request may ask for more.
+    /// Does the same as [`serve`](Self::serve) for requests of any size.
     fn serve_as<T: 'static>(
         &self,
         request: &Request,
@@ -124,10 +124,10 @@ impl Adapter {
     }
 }
 
-/// A reply to a listing, which is filled before it is sent.
+/// The reply to READDIR or READDIRPLUS, filled before it is sent.
 type Filled<R> = Arc<Mutex<Option<R>>>;
 
-/// Adds to a listing; returns whether it is full, or was answered meanwhile.
+/// Adds an entry to a listing. Returns whether the listing is full or has been answered already.
 fn add<R>(filled: &Filled<R>, add: impl FnOnce(&mut R) -> bool) -> bool {
     let mut reply = filled.lock().unpoisoned();
     reply.as_mut().is_none_or(add)
@@ -138,9 +138,8 @@ fn take<R>(filled: &Filled<R>) -> Option<R> {
     reply.take()
 }
 
-/// The answer to a READ.
 enum Bytes {
-    /// Bytes that the pusher left out of the page cache and has kept for this request.
+    /// Data that the pusher did not store in the page cache but kept for this request.
     Gap(Vec<u8>),
     Read(Data),
 }
@@ -148,7 +147,7 @@ enum Bytes {
 impl Filesystem for Adapter {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let mut asked = InitFlags::empty();
-        // Each one separately: an old kernel may lack some, and works without.
+        // Request each capability separately: old kernels lack some, which is not an error.
         for wanted in [
             InitFlags::FUSE_ASYNC_READ,
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -173,8 +172,8 @@ impl Filesystem for Adapter {
             }
         }
         let _is_set_once = self.core.negotiated.set(Negotiated::new(config, asked));
-        // The largest requests that the kernel's limit allows follow from `fuser`'s largest write size.
-        // Readahead stays at the kernel's maximum unless it is to be off: one byte means no page.
+        // The maximum request size follows from `fuser`'s largest write size. Readahead keeps the
+        // kernel's maximum, or is turned off: one byte means no page.
         if !self.kernel_readahead && config.set_max_readahead(1).is_err() {
             tracing::warn!("the kernel's readahead cannot be turned off");
         }
@@ -195,7 +194,7 @@ impl Filesystem for Adapter {
         let asked = (Operation::Lookup, parent.0);
         self.serve(req, asked, find, move |_, found| match found {
             Ok(Some(attr)) => reply.entry(&ENDLESS, &attr, GENERATION),
-            // Number 0 stands for a name that is known not to exist.
+            // Node ID 0 lets the kernel cache that the name does not exist.
             Ok(None) => {
                 let missing = attr::unknown(0, fuser::FileType::RegularFile);
                 reply.entry(&ENDLESS, &missing, GENERATION);
@@ -278,7 +277,7 @@ impl Filesystem for Adapter {
         let pusher = Arc::clone(&self.pusher);
         let asks = RequestSize::of_read(size, req.pid());
         let of_gaps = Arc::clone(&pusher);
-        // It has locked its pages until it is answered.
+        // The kernel has locked the READ's pages until it is answered.
         let range = offset..offset.saturating_add(size.into());
         let reading = self.core.under_way.begin(ino.0, range);
         let find = move |core: &Core| {
@@ -353,7 +352,7 @@ impl Filesystem for Adapter {
         let reply = Arc::new(Mutex::new(Some(reply)));
         let filled = Arc::clone(&reply);
         let find = move |core: &Core| {
-            // What the answer before this one showed is known to the kernel now.
+            // The kernel now knows the entries of the previous answer.
             if offset > 0 {
                 core.reader.listed(core.node(ino.0));
             }
@@ -361,9 +360,9 @@ impl Filesystem for Adapter {
                 core.note_name(ino.0, entry);
                 let (attr, ttl) = match core.entry_attr(entry) {
                     Some(attr) => (attr, ENDLESS),
-                    // The entries before it are given first.
+                    // Send the entries collected so far first.
                     None if wait::was_refused() => return true,
-                    // No lifetime: the kernel looks the entry up again at its first use.
+                    // Without a lifetime, so that the kernel looks the entry up before using it.
                     None => (attr::unknown(entry.number, entry.kind), Duration::ZERO),
                 };
                 let name = OsStr::from_bytes(&entry.name);
@@ -447,13 +446,13 @@ impl Filesystem for Adapter {
     ) {
         self.core.counts.add(Operation::Other);
         let is_stored = self.about_to_read.on_ioctl(command, req.pid(), ino.0);
-        // A file of a slow image is stored by nothing but its pusher.
+        // On a slow image, only the pusher stores files.
         if !is_stored || self.core.reader.is_slow() {
             return reply.error(Errno::ENOTTY);
         }
         let core = Arc::clone(&self.core);
         let answer = move || {
-            // The READ reports what keeps the file from being stored.
+            // If storing fails, the READ reports the error.
             let _is_read_later = core.reader.push(core.node(ino.0), MAX_LITTLE);
             reply.error(Errno::ENOTTY);
         };

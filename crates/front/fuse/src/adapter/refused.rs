@@ -1,8 +1,8 @@
-//! Requests that an image has no answer to.
+//! Requests that images do not support.
 //!
-//! ENOSYS tells the kernel not to ask again; EROFS is for what would change the image.
+//! ENOSYS tells the kernel not to send the request again; EROFS answers requests that would change
+//! the image.
 
-/// Defines the methods for these requests, by `refuse`.
 macro_rules! refuse_for_images {
     () => {
         $crate::refuse::refuse!(Access ENOSYS:
@@ -11,12 +11,12 @@ macro_rules! refuse_for_images {
         $crate::refuse::refuse!(Flush ENOSYS:
             flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         );
-        // The answer to this one is not looked at.
+        // The kernel ignores this answer.
         $crate::refuse::refuse!(Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );
-        // ENOSYS makes the kernel treat fsync(2) as done, which is right here. It then handles locks
-        // itself, and copies by reading.
+        // After ENOSYS the kernel reports success for fsync(2), which is correct for an image,
+        // handles locks itself, and copies by reading.
         $crate::refuse::refuse!(Other ENOSYS:
             fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
             fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;

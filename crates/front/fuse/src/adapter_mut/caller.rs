@@ -1,7 +1,7 @@
-//! The system call that a thread is in.
+//! Determines the system call that a thread is executing.
 //!
-//! A request does not say which system call it belongs to. `/proc/TID/syscall` does, but only to a
-//! server that may trace the thread: as root, and as the same user unless `kernel.yama.ptrace_scope`
+//! A FUSE request does not say which system call caused it. `/proc/TID/syscall` does, but only to a
+//! server that may trace the thread: as root, or as the same user unless `kernel.yama.ptrace_scope`
 //! forbids it.
 
 use std::fs;
@@ -9,18 +9,17 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A kind of system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// rename(2), renameat(2) or renameat2(2).
     Rename,
     Other,
-    /// The server may not know.
+    /// The server is not permitted to know.
     Unknown,
 }
 
-/// Numbers of the system calls that rename: those of the architecture, and those of its 32-bit
-/// programs, which stand for nothing else that looks up names.
+/// Numbers of the rename system calls, of the architecture and of its 32-bit programs. None of
+/// these numbers is another call that looks up names.
 #[cfg(target_arch = "x86_64")]
 const RENAMES: &[i64] = &[82, 264, 316, 38, 302, 353];
 #[cfg(target_arch = "aarch64")]
@@ -28,19 +27,18 @@ const RENAMES: &[i64] = &[38, 276, 329, 382];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const RENAMES: &[i64] = &[];
 
-/// How often, and with what pauses, the server looks at a thread that has not begun to wait for its
-/// answer.
+/// How often, and with which pauses, the server checks a thread that does not wait for its answer
+/// yet.
 const LOOKS: u32 = 50;
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Reads what the kernel shows of the system call that `thread` is in.
 pub fn read(thread: u32) -> io::Result<String> {
     fs::read_to_string(format!("/proc/{thread}/syscall"))
 }
 
 impl Call {
-    /// Returns the call that a thread is in while it waits for an answer. `look` reads what [`read`]
-    /// does.
+    /// Returns the call that a thread executes while it waits for an answer. `look` returns the
+    /// contents of `/proc/TID/syscall`.
     pub fn of(look: impl Fn() -> io::Result<String>) -> Self {
         if RENAMES.is_empty() {
             return Self::Unknown;
@@ -55,7 +53,7 @@ impl Call {
         Self::Unknown
     }
 
-    /// Reads the number, arguments and so on that the kernel shows of a thread that waits.
+    /// Parses `/proc/TID/syscall`, which begins with the number of the call.
     fn parse(text: &str) -> Self {
         match text.split_ascii_whitespace().next().map(str::parse::<i64>) {
             Some(Ok(number)) if RENAMES.contains(&number) => Self::Rename,

@@ -1,44 +1,44 @@
-//! Telling renames that change only the case of a name from other lookups.
+//! Distinguishes renames that change only the case of a name from other lookups.
 //!
 //! On a volume that folds case, `photo.JPG` and `photo.jpg` are one node. The kernel looks up the
-//! target of `rename("photo.JPG", "photo.jpg")` first. If it finds the node there, it never sends
-//! RENAME: rename(2) returns 0 where both names have one inode, and RENAME_NOREPLACE fails with
+//! target of `rename("photo.JPG", "photo.jpg")` first. If it finds the same node there, it never
+//! sends RENAME: rename(2) returns 0 if both names have one inode, and RENAME_NOREPLACE fails with
 //! EEXIST, after which mv says that both are the same file. So this LOOKUP, and no other, must find
-//! nothing. LOOKUP does not say what it is for. Inodes of their own for other spellings would not
-//! help: with another st_ino `cp photo.JPG photo.jpg` truncates the only copy, with the same one mv
-//! refuses, and RENAME_NOREPLACE fails with both.
+//! nothing, but LOOKUP does not carry its purpose. Separate inodes for other spellings would not
+//! help: with another st_ino, `cp photo.JPG photo.jpg` truncates the only copy; with the same
+//! st_ino, mv refuses, and RENAME_NOREPLACE fails with both.
 //!
-//! The server asks. It answers the LOOKUP with ESTALE, and the kernel (since 3.8) begins the system
-//! call again, once, and now sends LOOKUP for every component, cached or not. Only rename(2) then
-//! looks up the same node by another name, the source, immediately before the same LOOKUP comes
-//! again. The caller sees nothing of it.
+//! The server therefore tests the caller. It answers the LOOKUP with ESTALE, and the kernel (since
+//! 3.8) restarts the system call, once, and now sends LOOKUP for every component, cached or not.
+//! Only rename(2) then looks up the same node by another name, the source, immediately before it
+//! repeats the LOOKUP. The caller notices nothing.
 //!
-//! Which LOOKUP is asked about:
+//! Which LOOKUPs are tested:
 //!
-//! - Only a spelling other than the one that the kernel keeps. Ordinary names cost nothing.
-//! - Only in rename(2), where the server may know the system call ([`Call`](super::caller::Call)).
-//!   Where it may not, spellings of files are asked about in all calls. Those of directories are not:
-//!   mkdir(2) does not begin again, and mkdir and tar need its EEXIST.
+//! - Only spellings other than the one that the kernel has cached. Ordinary names cost nothing.
+//! - Only lookups in rename(2), if the server can determine the system call
+//!   ([`Call`](super::caller::Call)). Otherwise spellings of files are tested in all calls. Those
+//!   of directories are not: mkdir(2) is not restarted, and mkdir and tar need its EEXIST.
 //! - Not the stored spelling of a directory. It is the source of a rename, not the target.
-//! - Not a spelling that the kernel may have cached. It takes ESTALE for the end of the cached name then
-//!   and looks it up again without beginning again. So the server has it drop other spellings of a file
-//!   after stat(2) and after the last close ([`Known`](super::known::Known)). A spelling that is being
-//!   dropped, or by which the file is open, is asked about twice. Of a directory the kernel never caches
-//!   two names.
-//! - Not a second name in one path or call: the ESTALE would reach the caller. A thread is not asked
-//!   again before it has sent a request other than LOOKUP, for [`EXPIRY`] at the most.
+//! - Not a spelling that the kernel may have cached. It takes ESTALE as the end of the cached name
+//!   and repeats the lookup without restarting the call. So the server has it drop other spellings
+//!   of a file after stat(2) and after the last close ([`Known`](super::known::Known)). A spelling
+//!   that is being dropped, or under which the file is open, is answered with ESTALE twice. The
+//!   kernel never caches two names of a directory.
+//! - Not a second name in one path or call: the ESTALE would reach the caller. A thread is not
+//!   tested again before it has sent a request other than LOOKUP, for [`EXPIRY`] at most.
 //!
 //! What does not work:
 //!
-//! - Renaming a directory between two spellings of which neither is stored nor the last one used. It
-//!   looks like `rename("DIR/a", "dIR/b")`, which must work.
-//! - Renaming to a spelling that the kernel got to know in access(2), mkdir(2) or with O_PATH, until
-//!   the next stat(2) or close of the file.
+//! - Renaming a directory between two spellings of which neither is stored nor the last one used.
+//!   It looks like `rename("DIR/a", "dIR/b")`, which must work.
+//! - Renaming to a spelling that the kernel cached in access(2), mkdir(2) or with O_PATH, until the
+//!   next stat(2) or close of the file.
 //! - Exchanging two spellings of one name (RENAME_EXCHANGE) fails with ENOENT.
 //! - `rename("Dir/../dir", ...)`, a path through one directory by two spellings, fails with ENOENT.
-//! - Where the server may not know the system call: making anything by another spelling of a file that
-//!   is there fails with ESTALE instead of EEXIST, and directories keep their case.
-//! - Threads that the kernel cannot name to the server (pid 0) are not asked.
+//! - If the server cannot determine the system call: creating something under another spelling of
+//!   an existing file fails with ESTALE instead of EEXIST, and directories keep their case.
+//! - Threads without a process ID in the server's namespace (pid 0) are not tested.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,83 +50,77 @@ use forerun_vfs::NodeId;
 
 use super::known::Name;
 
-/// How long an unfinished question is remembered. Longer than a system call waits between two LOOKUPs.
+/// How long an unfinished test is remembered: longer than a system call waits between two LOOKUPs.
 const EXPIRY: Duration = Duration::from_secs(10);
-/// Threads remembered at once. Further threads are not asked.
+/// Maximum number of threads in a test. Further threads are not tested.
 const MAX_THREADS: usize = 1024;
 
-/// A node that a LOOKUP found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedUp {
-    /// The name of the LOOKUP.
     pub name: Name,
     pub node: NodeId,
-    /// Whether paths can lead through it.
+    /// Whether the node can be a directory in a path.
     pub is_directory: bool,
-    /// Whether this may be the target of a rename.
     pub alias: Alias,
 }
 
-/// How the kernel has cached a name that may be the target of a rename.
+/// Whether, and how, a name may be the target of a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
-    /// It cannot be the target, or may have been cached for long.
+    /// The name cannot be the target, or the kernel may have had it cached for long.
     No,
     /// The kernel looks the name up because it has not cached it.
     Uncached,
-    /// The kernel has cached it. It takes an ESTALE for the end of that and looks the name up once
-    /// more before it begins again.
+    /// The kernel has cached the name. After ESTALE it drops the cached name and looks it up once
+    /// more before it restarts the call.
     Cached,
 }
 
-/// The answer to a LOOKUP that found a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Node,
-    /// The node, with attributes that the kernel must ask for again: GETATTR then shows that a path
-    /// has ended.
+    /// The node, with attributes that the kernel must not cache: the GETATTR that follows then
+    /// shows that the path has ended.
     Brief,
-    /// ESTALE: the kernel is to begin again.
+    /// ESTALE: the kernel restarts the system call.
     Again,
-    /// No such name: the target of a rename.
+    /// ENOENT: this is the target of a rename.
     Missing,
 }
 
-/// The threads that are being asked.
 #[derive(Debug, Default)]
 pub struct CaseRenames {
-    /// Number of threads, so that other requests take no lock.
+    /// Number of threads, so that other requests need no lock.
     asked: AtomicUsize,
     threads: Mutex<HashMap<u32, AskedThread>>,
 }
 
-/// A thread that got ESTALE.
 #[derive(Debug)]
 struct AskedThread {
     name: Name,
     state: AskedState,
-    /// The last LOOKUP since.
+    /// The last LOOKUP after the ESTALE.
     last: Option<(Name, NodeId)>,
     at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AskedState {
-    /// The name is to come again before the kernel begins again.
+    /// The kernel had cached the name, so it repeats the LOOKUP before it restarts the call.
     Unheard,
-    /// The name is to come again.
+    /// The kernel restarts the call and will repeat the LOOKUP.
     Waiting,
-    /// It came again and the node was given. The path may go on.
+    /// The LOOKUP was repeated and answered with the node. The path may continue.
     Answered,
-    /// It came again from a rename. The kernel sends a third LOOKUP if it had cached the name.
+    /// The LOOKUP was repeated in a rename and answered with ENOENT. If the kernel had cached the
+    /// name, it sends a third one.
     Renaming,
-    /// The call is over: the target was looked up a third time, or another path began like the one
-    /// that was asked about. The thread may be asked again.
+    /// The call is over: the kernel looked up the target a third time, or began another path like
+    /// the first. The thread may be tested again.
     Ended,
 }
 
 impl CaseRenames {
-    /// Returns the answer to a LOOKUP of `thread`.
     pub fn looked_up(&self, thread: u32, found: &LookedUp) -> Answer {
         if thread == 0 || (found.alias == Alias::No && !self.is_asked()) {
             return Answer::Node;
@@ -158,12 +152,11 @@ impl CaseRenames {
         answer
     }
 
-    /// Returns whether `thread` is being asked.
     pub fn is_asking(&self, thread: u32) -> bool {
         self.is_asked() && self.threads().contains_key(&thread)
     }
 
-    /// Records that `thread` asked for attributes. Those of a file end a path.
+    /// Records that `thread` sent GETATTR. For a file, this ends a path.
     pub fn asked_attributes(&self, thread: u32, is_directory: bool) {
         if !is_directory {
             self.requested(thread);
@@ -174,7 +167,8 @@ impl CaseRenames {
         }
     }
 
-    /// Records that `thread` sent a request that no system call sends before it has its paths.
+    /// Records that `thread` sent a request that system calls send only after all their paths are
+    /// resolved.
     pub fn requested(&self, thread: u32) {
         if self.is_asked() {
             let mut threads = self.threads();
@@ -183,8 +177,8 @@ impl CaseRenames {
         }
     }
 
-    /// Returns whether any thread has an entry here. A thread surely sees its own: it waits for each
-    /// answer before its next request.
+    /// Returns whether any thread is being tested. A thread sees its own entry, because it waits
+    /// for each answer before it sends the next request.
     fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed) > 0
     }
@@ -207,11 +201,11 @@ impl AskedThread {
         }
     }
 
-    /// Returns the answer, or nothing where the LOOKUP belongs to a path that has not been asked about.
+    /// Returns the answer, or `None` if the LOOKUP belongs to a path that is not being tested.
     fn goes_on(&mut self, found: &LookedUp) -> Option<Answer> {
         let last = self.last.replace((found.name.clone(), found.node));
         let is_same = self.name == found.name;
-        // The name that the same node was looked up by just before.
+        // The name by which this node was looked up immediately before.
         let source = match &last {
             Some((name, node)) if *node == found.node && *name != found.name => Some(name),
             _ => None,
@@ -221,7 +215,7 @@ impl AskedThread {
                 self.state = AskedState::Waiting;
                 Some(Answer::Again)
             }
-            // It began again at once.
+            // The kernel restarted the call at once.
             (AskedState::Unheard, _) => {
                 self.state = AskedState::Waiting;
                 Some(Answer::Brief)
@@ -235,7 +229,7 @@ impl AskedThread {
                 Some(Answer::Brief)
             }
             (AskedState::Waiting, _) => Some(Answer::Brief),
-            // The source was asked about, and this is the target.
+            // The source was tested, and this is the target.
             (AskedState::Answered, Some(source)) if *source == self.name => {
                 if found.is_directory {
                     return Some(Answer::Brief);
@@ -243,8 +237,8 @@ impl AskedThread {
                 (self.name, self.state) = (found.name.clone(), AskedState::Renaming);
                 Some(Answer::Missing)
             }
-            // The source was not asked about, or another path begins like the one that was. Either way
-            // the thread is in another system call.
+            // The source was not tested, or another path begins like the tested one. In both cases
+            // the thread executes a new system call.
             (AskedState::Answered, source)
                 if (source.is_some() || is_same) && found.alias != Alias::No =>
             {

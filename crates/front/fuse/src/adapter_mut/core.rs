@@ -1,4 +1,4 @@
-//! Requests as operations on the volume: no kernel, no replies.
+//! Operations on a writable volume, independent of the kernel protocol.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, RwLock};
@@ -25,56 +25,51 @@ use crate::state_table::VolumeState;
 
 /// How long the kernel may cache answers: only this mount changes the volume.
 const ENDLESS: Duration = Duration::from_secs(1 << 31);
-/// How long the kernel may cache names where it cannot be told to drop all of them.
+/// How long the kernel may cache names if no single message can invalidate all of them.
 const NAME_TTL: Duration = Duration::from_secs(1);
-/// Minor version of the protocol with that message (Linux 6.16).
+/// First minor protocol version with a message that invalidates all cached names (Linux 6.16).
 const WITH_EPOCHS: u32 = 44;
 
-/// A volume as the kernel sees it.
 pub struct CoreMut {
     pub volume: Arc<Volume>,
-    /// As it was when the volume was mounted.
+    /// State at mount time.
     pub info: VolumeInfo,
     pub counts: Counts,
-    /// The nodes that the kernel knows.
     pub known: Arc<Known>,
-    /// Makes things durable by and by.
     pub flusher: Flusher,
-    /// Tells the kernel to drop names, once it can be told.
+    /// Makes the kernel drop names; set once the connection exists.
     pub stale: OnceLock<Stale>,
-    /// Threads that may be renaming a name to another case of it.
+    /// Tests lookups for renames that change only the case of a name.
     pub case_renames: CaseRenames,
-    /// The version and capabilities agreed with the kernel, once that has happened.
+    /// The protocol version and capabilities; set by INIT.
     pub negotiated: OnceLock<Negotiated>,
-    /// Held shared while a request is answered; taken exclusively by a server that makes way for
-    /// another.
+    /// Held shared while a request is answered; held exclusively by a server that hands over to
+    /// another process.
     pub gate: RwLock<()>,
-    /// Names, and data as well, are durable when they are changed.
+    /// Whether changes of names, and of data, are durable at once (`dirsync`, `sync`).
     pub durable: (bool, bool),
-    /// Whether the server before has died, with changes that it had not written.
+    /// Whether the previous server died with unwritten changes.
     pub is_rolled_back: bool,
     owners: Ownership,
     failures: Failures,
     outside: Option<Outside>,
 }
 
-/// A node for the kernel, and for how long its attributes and name may be cached.
+/// A node in an answer, and how long the kernel may cache its attributes and its name.
 pub struct AnsweredEntry {
     pub attr: FileAttr,
     pub attr_ttl: Duration,
     pub name_ttl: Duration,
 }
 
-/// The answer to a LOOKUP.
 pub enum LookupAnswer {
     Entry(AnsweredEntry),
     Missing,
-    /// The kernel is to restart the system call.
+    /// ESTALE: the kernel restarts the system call.
     Again,
 }
 
 impl CoreMut {
-    /// Creates the core for `volume`.
     pub fn new(volume: Arc<Volume>, options: &MountOptions, state: Option<VolumeState>) -> Self {
         let info = volume.fs().volume().clone();
         let known = Arc::new(Known::new(volume.fs().root(), state));
@@ -103,15 +98,13 @@ impl CoreMut {
         self.volume.fs()
     }
 
-    /// Returns the node of an inode number.
+    /// Returns the node of an inode number, [`LOST`] if an earlier server's node was lost.
     pub fn node(&self, number: u64) -> NodeId {
         self.known.numbers.node(number)
     }
 
-    /// Returns the node of an inode that came with an opening.
-    ///
-    /// # Errors
-    /// EIO where a server before this one had it open and has died.
+    /// Returns the node of an open file. Fails with EIO if the node was lost with an earlier
+    /// server.
     pub fn opened_node(&self, number: u64) -> Result<NodeId, Errno> {
         match self.node(number) {
             LOST => Err(Errno::EIO),
@@ -119,7 +112,6 @@ impl CoreMut {
         }
     }
 
-    /// Returns the inode number of a node.
     pub fn number(&self, node: NodeId) -> Result<u64> {
         self.known
             .numbers
@@ -127,7 +119,6 @@ impl CoreMut {
             .ok_or(Error::StaleNode(node))
     }
 
-    /// Converts an error to errno for the kernel, and logs it.
     pub fn noted<T>(
         &self,
         operation: Operation,
@@ -142,8 +133,7 @@ impl CoreMut {
         })
     }
 
-    /// Logs a failure as [`noted`](Self::noted) does, and has the flusher commit the change to the
-    /// volume.
+    /// Does the same as [`noted`](Self::noted), and schedules a commit.
     pub fn changed<T>(
         &self,
         operation: Operation,
@@ -154,7 +144,6 @@ impl CoreMut {
         self.noted(operation, number, result)
     }
 
-    /// Returns the attributes of a node, as stat(2) reports them.
     pub fn attr(&self, node: NodeId) -> Result<FileAttr> {
         let metadata = self.fs().metadata(node)?;
         let usage = self.fs().usage(node)?;
@@ -166,8 +155,8 @@ impl CoreMut {
         Ok(attr)
     }
 
-    /// Returns what [`attr`](Self::attr) does, also for a node that has no name left and that the kernel
-    /// still holds.
+    /// Does the same as [`attr`](Self::attr), also for a removed node that the kernel still
+    /// references.
     pub fn attr_held(&self, node: NodeId) -> Result<FileAttr> {
         match self.attr(node) {
             Err(Error::StaleNode(stale)) => self.known.remains(node).ok_or(Error::StaleNode(stale)),
@@ -175,12 +164,12 @@ impl CoreMut {
         }
     }
 
-    /// Returns the child of that name for `thread`, counted as told to the kernel.
+    /// Looks up a name for `thread`, and counts a reference to the node.
     pub fn lookup(&self, thread: u32, dir: NodeId, name: &[u8]) -> Result<LookupAnswer> {
         self.wait_for_alias(thread, dir, name);
         let _until_counted = self.known.looking();
         let node = match self.fs().lookup(dir, name) {
-            // No such name can be there.
+            // No such name can exist.
             Err(Error::InvalidName(_) | Error::NameTooLong { .. }) | Ok(None) => {
                 return Ok(LookupAnswer::Missing);
             }
@@ -201,7 +190,6 @@ impl CoreMut {
         })
     }
 
-    /// Returns the system call that a thread is in.
     fn call_of(&self, thread: u32) -> Call {
         match &self.outside {
             Some(outside) => Call::of(|| outside.call_of(thread)),
@@ -209,8 +197,8 @@ impl CoreMut {
         }
     }
 
-    /// Waits until the kernel has dropped this alias, if it is being told to and is not waiting for the
-    /// answer to an earlier LOOKUP.
+    /// Waits until the kernel has dropped this alias if a request to do so is in flight. Does not
+    /// wait if the thread is being tested, because it may hold the directory.
     fn wait_for_alias(&self, thread: u32, dir: NodeId, name: &[u8]) {
         if !self.known.is_dropping() || self.case_renames.is_asking(thread) {
             return;
@@ -223,7 +211,6 @@ impl CoreMut {
         }
     }
 
-    /// Returns how to answer a LOOKUP that found the node of `attr`.
     fn respelled(&self, thread: u32, dir: NodeId, name: &[u8], attr: &FileAttr) -> Answer {
         let name = Name::new(dir, name);
         let node = self.node(attr.ino.0);
@@ -258,7 +245,8 @@ impl CoreMut {
         )
     }
 
-    /// Returns whether the volume has `node` by exactly this name. Reads the directory up to there.
+    /// Returns whether the directory stores `node` under exactly this spelling. Reads the directory
+    /// up to that entry.
     fn is_stored(&self, node: NodeId, name: &Name) -> bool {
         let mut is_stored = false;
         let listed = self.fs().read_dir(name.dir, DirCursor(0), &mut |entry| {
@@ -268,11 +256,12 @@ impl CoreMut {
             is_stored = *entry.name == *name.name;
             ControlFlow::Break(())
         });
-        // Damage before the entry: the name is treated like any other.
+        // If the directory is damaged before the entry, treat the name like any other.
         listed.is_ok() && is_stored
     }
 
-    /// Returns `node` as told to the kernel by the name `name`. The caller holds the turnstile.
+    /// Returns `node` for an answer under the name `name`, and counts a reference. The caller holds
+    /// the turnstile.
     pub fn entry(&self, dir: NodeId, name: &[u8], node: NodeId) -> Result<AnsweredEntry> {
         Ok(self.told(dir, name, node, self.attr(node)?))
     }
@@ -296,8 +285,8 @@ impl CoreMut {
         }
     }
 
-    /// Has the kernel drop the aliases of a file by which no file is open, so that one of them can
-    /// become its name.
+    /// Makes the kernel drop a file's aliases under which no file is open, so that a rename can use
+    /// them.
     pub fn drop_aliases(&self, node: NodeId) {
         if let Some(stale) = self.stale.get() {
             for name in self.known.drop_aliases(node) {
@@ -306,19 +295,19 @@ impl CoreMut {
         }
     }
 
-    /// Returns properties of the volume that are the same at each opening. A server that takes a mount
-    /// over compares them.
+    /// Returns properties of the volume that are the same whenever it is opened. A server that
+    /// takes over a mount compares them.
     pub fn likeness(&self) -> Vec<u8> {
         let (format, len, block) = (self.info.format, self.info.image_len, self.info.block_size);
         format!("{format} {len} {block}").into_bytes()
     }
 
-    /// Returns how long the kernel may cache attributes.
     pub const fn ttl(&self) -> Duration {
         ENDLESS
     }
 
-    /// Returns how long the kernel may cache names. After the death of a server it must look them up again.
+    /// Returns how long the kernel may cache names. If the server can be replaced after a crash,
+    /// the kernel must look names up again then.
     pub fn name_ttl(&self) -> Duration {
         let has_epochs = |negotiated: &Negotiated| negotiated.abi >= WITH_EPOCHS;
         if self.known.is_kept() && !self.negotiated.get().is_some_and(has_epochs) {
@@ -328,8 +317,8 @@ impl CoreMut {
         }
     }
 
-    /// Returns how long the kernel may cache a negative lookup. Where case is folded it may not: creating
-    /// any other spelling of the name creates this one.
+    /// Returns how long the kernel may cache a negative lookup: not at all if case is folded,
+    /// because creating another spelling creates this name too.
     pub const fn missing_ttl(&self) -> Duration {
         if self.info.folds_case {
             Duration::ZERO
@@ -338,9 +327,9 @@ impl CoreMut {
         }
     }
 
-    /// Makes a change. If it finds the volume full while files without a name are being closed, makes it
-    /// again once they are: close(2) returns before its RELEASE is answered, and removing a file that was
-    /// just closed is to free its clusters for the next system call.
+    /// Makes a change. If the volume is full while removed files are being closed, waits for that
+    /// and retries. close(2) returns before its RELEASE is answered, and the next system call
+    /// should find the clusters of such a file free.
     pub fn with_room<T>(&self, change: impl Fn() -> Result<T>) -> Result<T> {
         let before = self.known.orphans.count();
         match change() {
@@ -349,14 +338,15 @@ impl CoreMut {
         }
     }
 
-    /// Writes, and returns how many bytes: fewer than given only where the volume is full then.
+    /// Writes, and returns the number of bytes, fewer than given only if the volume is full
+    /// afterwards.
     pub fn write(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<usize> {
         match self.with_room(|| self.volume.write(node, offset, data, now())) {
             Ok(()) => Ok(data.len()),
             Err(Error::NoSpace) => {
                 let space = self.fs().space()?;
                 let block = u64::from(space.block_size.max(1));
-                // The rest of the last block that the file has, and the free ones.
+                // The unused part of the file's last block, plus the free blocks.
                 let end = (offset - offset % block).saturating_add(block);
                 let end = end.saturating_add(space.free.saturating_mul(block));
                 let after = end - block * u64::from(offset.is_multiple_of(block));
@@ -374,12 +364,10 @@ impl CoreMut {
     }
 }
 
-/// Returns the current time in the form that drivers take.
 pub fn now() -> Timestamp {
     timestamp(SystemTime::now())
 }
 
-/// Converts a time of the kernel into the form that drivers take.
 pub fn timestamp(time: SystemTime) -> Timestamp {
     let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()), after.subsec_nanos()),

@@ -1,4 +1,4 @@
-//! Names and what they stand for, on their way to the kernel.
+//! Answers that contain names and attributes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,10 +16,9 @@ use crate::attr;
 use crate::counts::Operation;
 use crate::directory::{self, VisitEntries};
 
-/// Ids are not reused while the kernel knows them.
+/// A constant, because IDs are not reused while the kernel references them.
 pub const GENERATION: Generation = Generation(0);
 
-/// Returns the attributes that a request sets for a new node.
 pub fn new_node(req: &Request, kind: FileType, mode: u32, umask: u32) -> NewNode {
     NewNode {
         kind,
@@ -29,7 +28,6 @@ pub fn new_node(req: &Request, kind: FileType, mode: u32, umask: u32) -> NewNode
     }
 }
 
-/// Replies that a request has succeeded, or with its error.
 pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -37,7 +35,6 @@ pub fn reply_empty(result: Result<(), Errno>, reply: ReplyEmpty) {
     }
 }
 
-/// Replies how much room the volume has.
 pub fn statfs(core: &CoreMut, number: u64, reply: ReplyStatfs) {
     match core.noted(Operation::Statfs, number, core.fs().space()) {
         Ok(space) => {
@@ -49,7 +46,6 @@ pub fn statfs(core: &CoreMut, number: u64, reply: ReplyStatfs) {
     }
 }
 
-/// Replies with an entry, or with the error.
 pub fn reply_entry(result: Result<AnsweredEntry, Errno>, reply: ReplyEntry) {
     match result {
         Ok(entry) => reply_found(&entry, reply),
@@ -61,7 +57,6 @@ fn reply_found(entry: &AnsweredEntry, reply: ReplyEntry) {
     reply.entry_with_ttls(&entry.attr_ttl, &entry.name_ttl, &entry.attr, GENERATION);
 }
 
-/// Makes a child and says so.
 pub fn make(
     core: &CoreMut,
     (parent, name): (u64, &[u8]),
@@ -74,12 +69,11 @@ pub fn make(
     reply_entry(made, reply);
 }
 
-/// Answers LOOKUP of `thread`.
 pub fn lookup(core: &CoreMut, thread: u32, parent: u64, name: &[u8], reply: ReplyEntry) {
     let found = core.lookup(thread, core.node(parent), name);
     match core.noted(Operation::Lookup, parent, found) {
         Ok(LookupAnswer::Entry(entry)) => reply_found(&entry, reply),
-        // Number 0 is a name that is known not to exist.
+        // Node ID 0 lets the kernel cache that the name does not exist.
         Ok(LookupAnswer::Missing) => {
             let nobody = attr::unknown(0, fuser::FileType::RegularFile);
             reply.entry(&core.missing_ttl(), &nobody, GENERATION);
@@ -89,7 +83,6 @@ pub fn lookup(core: &CoreMut, thread: u32, parent: u64, name: &[u8], reply: Repl
     }
 }
 
-/// Answers GETATTR of `thread`.
 pub fn getattr(core: &CoreMut, thread: u32, number: u64, reply: ReplyAttr) {
     let node = core.node(number);
     match core.noted(Operation::Getattr, number, core.attr_held(node)) {
@@ -141,7 +134,7 @@ fn list(
     directory::list(&read_dir, &number_of, dir, cookie, add)
 }
 
-/// Adds an entry with attributes; returns whether there was no room for it.
+/// Adds an entry with attributes. Returns true if the reply is full.
 fn plus(
     core: &CoreMut,
     dir: NodeId,
@@ -152,7 +145,7 @@ fn plus(
     let child = entry.node.filter(|_| entry.is_child());
     let attr = child.map(|node| core.attr(node));
     let (Some(node), Some(Ok(attr))) = (child, attr) else {
-        // Number 0: the kernel learns nothing of the node, and nothing is counted.
+        // With node ID 0 the kernel does not cache the node or count a reference.
         let unknown = attr::unknown(entry.number, entry.kind);
         let (ino, ttl) = (INodeNo(0), Duration::ZERO);
         return reply.add(ino, entry.cookie, name, &ttl, &unknown, GENERATION);

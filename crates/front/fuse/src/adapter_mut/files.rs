@@ -1,5 +1,3 @@
-//! Operations on open files.
-
 use std::cell::RefCell;
 
 use forerun_io::AlignedBuffer;
@@ -14,28 +12,26 @@ use super::numbers::LOST;
 use crate::connection::Negotiated;
 use crate::counts::Operation;
 
-/// The handle of all openings.
+/// The file handle, the same for all open files.
 pub const HANDLE: FileHandle = FileHandle(0);
-/// Background requests (readahead) that the kernel may have in flight.
+/// Maximum background requests (readahead) in flight.
 const MAX_BACKGROUND: u16 = 64;
-/// Bytes of the largest read or write: what the kernel's limit of pages allows.
+/// Maximum length of a read or write, from the kernel's page limit.
 const MAX_REQUEST: u32 = 1 << 20;
-/// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: i32 = 1;
-/// SEEK_DATA and SEEK_HOLE of lseek(2).
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 thread_local! {
-    /// The buffer that READ is answered from: as long as the longest answer so far.
+    /// The thread's read buffer, as long as its longest answer so far.
     static BUFFER: RefCell<AlignedBuffer> = const { RefCell::new(AlignedBuffer::new()) };
 }
 
-/// Negotiates the capabilities with the kernel, at the start.
 pub fn configure(config: &mut KernelConfig) -> Negotiated {
     let mut asked = InitFlags::empty();
-    // Not FUSE_ATOMIC_O_TRUNC: the kernel then has the server truncate before it finds that the file is a running program.
-    // Each one separately: an old kernel may lack some, and works without.
+    // Without FUSE_ATOMIC_O_TRUNC: with it, the server would truncate a file before the kernel
+    // finds that it is being executed. Request each capability separately: old kernels lack some,
+    // which is not an error.
     for wanted in [
         InitFlags::FUSE_ASYNC_READ,
         InitFlags::FUSE_PARALLEL_DIROPS,
@@ -44,7 +40,7 @@ pub fn configure(config: &mut KernelConfig) -> Negotiated {
         InitFlags::FUSE_EXPLICIT_INVAL_DATA,
         InitFlags::FUSE_MAX_PAGES,
         InitFlags::FUSE_HAS_IOCTL_DIR,
-        // There are no capabilities or set-user-id bits that a write would have to remove.
+        // There are no capabilities and set-user-ID bits that a write would have to remove.
         InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     ] {
         asked |= wanted;
@@ -94,7 +90,7 @@ pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyDat
         Err(errno) => return reply.error(errno),
     };
     BUFFER.with_borrow_mut(|buffer| {
-        // The kernel was told the limit, but the buffer does not rely on it.
+        // The kernel knows this limit, but the buffer must not depend on it.
         let size = usize::try_from(size.min(MAX_REQUEST)).unwrap_or_default();
         buffer.reserve(size);
         let room = buffer.get_mut(..size).unwrap_or_default();
@@ -106,22 +102,20 @@ pub fn read(core: &CoreMut, number: u64, offset: u64, size: u32, reply: ReplyDat
     });
 }
 
-/// Writes; returns how many bytes.
 pub fn write(core: &CoreMut, number: u64, offset: u64, data: &[u8]) -> Result<usize, Errno> {
     let node = core.opened_node(number)?;
     core.changed(Operation::Write, number, core.write(node, offset, data))
 }
 
-/// Makes a file durable.
 pub fn fsync(core: &CoreMut, number: u64) -> Result<(), Errno> {
     let node = core.opened_node(number)?;
     core.noted(Operation::Fsync, number, core.fs().sync(node))
 }
 
-/// Makes a directory durable.
+/// Makes a directory durable. Fails once if changes of its names were lost with an earlier server.
 pub fn fsyncdir(core: &CoreMut, number: u64) -> Result<(), Errno> {
     let node = core.opened_node(number)?;
-    // The nearest thing to syncfs(2), which the kernel does not pass on.
+    // The kernel does not forward syncfs(2), so fsync(2) of the root does the same.
     let synced = if node == core.fs().root() {
         core.fs().sync_all()
     } else {
@@ -129,14 +123,13 @@ pub fn fsyncdir(core: &CoreMut, number: u64) -> Result<(), Errno> {
     };
     core.noted(Operation::Fsync, number, synced)?;
     if core.known.reports.report(node) {
-        // The kernel may have forgotten it and asked for it again since.
+        // The kernel may have dropped the last reference in the meantime.
         core.forget(number, 0);
         return Err(Errno::EIO);
     }
     Ok(())
 }
 
-/// Answers FALLOCATE of offset and length.
 pub fn fallocate(core: &CoreMut, number: u64, range: (u64, u64), mode: i32, reply: ReplyEmpty) {
     let node = match core.opened_node(number) {
         Ok(node) => node,

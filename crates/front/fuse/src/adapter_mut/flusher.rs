@@ -1,8 +1,7 @@
-//! Periodic writeback: makes changes durable when no program asks for it.
+//! Periodic writeback for programs that do not call fsync(2).
 //!
-//! A program that wants its bytes on the device calls fsync(2). For all others, everything is made
-//! durable some seconds after a change. A machine that loses power later then loses seconds, and a
-//! medium that is pulled out is marked clean.
+//! All changes are made durable a few seconds after they were made. A power failure then loses only
+//! seconds of work, and a removed medium is usually marked clean.
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -16,16 +15,15 @@ use forerun_vfs::Error;
 
 use super::known::Known;
 
-/// How long a change may wait.
+/// Maximum age of an unwritten change.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The writeback thread and its state.
 pub struct Flusher {
     volume: Arc<Volume>,
     known: Arc<Known>,
     shared: Arc<FlusherShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Why the last commit failed, until the mount reports it.
+    /// The error of the last commit, until it is reported.
     unwritten: Mutex<Option<Error>>,
 }
 
@@ -50,7 +48,7 @@ impl FlusherShared {
 }
 
 impl Flusher {
-    /// Starts with the first change.
+    /// Creates a flusher. The thread starts with the first change.
     pub fn new(volume: Arc<Volume>, known: Arc<Known>) -> Self {
         Self {
             volume,
@@ -61,7 +59,7 @@ impl Flusher {
         }
     }
 
-    /// Records that something was changed, and starts the thread that commits it if there is none yet.
+    /// Records a change, and starts the thread if needed.
     pub fn changed(&self) {
         let mut state = self.shared.state();
         if *state != FlusherState::Clean {
@@ -82,7 +80,7 @@ impl Flusher {
         }
     }
 
-    /// Stops the thread, then makes everything durable for the last time. Further calls do nothing.
+    /// Stops the thread and commits a last time. Further calls do nothing.
     pub fn end(&self) {
         let before = mem::replace(&mut *self.shared.state(), FlusherState::Ended);
         if before == FlusherState::Ended {
@@ -98,13 +96,13 @@ impl Flusher {
         }
     }
 
-    /// Takes the error of the last commit: the changes that it should have written are lost.
+    /// Takes the error of the last commit, whose changes are lost.
     pub fn take_error(&self) -> Option<Error> {
         self.unwritten.lock().unpoisoned().take()
     }
 }
 
-/// Makes everything durable. Directories that were kept only until then are forgotten.
+/// Makes everything durable. Releases directories that were kept only for this commit.
 pub fn commit(volume: &Volume, known: &Known) -> Result<(), Error> {
     let commit = known.reports.begin_commit();
     volume.fs().sync_all()?;
@@ -141,7 +139,7 @@ fn flush_until_ended(volume: &Volume, known: &Known, shared: &FlusherShared) {
                 }
                 was_full = is_full;
                 state = shared.state();
-                // There may be room later, without another change.
+                // Try again, because space may be freed without another change.
                 if is_full && *state == FlusherState::Clean {
                     *state = FlusherState::Changed;
                 }

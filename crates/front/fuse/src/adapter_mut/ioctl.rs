@@ -1,34 +1,29 @@
-//! The ioctls of filesystems: trim, and the label.
+//! Filesystem ioctls: trim and label.
 //!
-//! The kernel passes ioctls on from every process with an open file, so callers are checked here. The
-//! kernel's own drivers ask for CAP_SYS_ADMIN; a FUSE request has the user but no capabilities.
+//! The kernel forwards ioctls of any process with an open file, so callers are checked here. The
+//! kernel's own drivers require CAP_SYS_ADMIN, but a FUSE request has only the user ID.
 
 use fuser::Errno;
 
 use super::core::CoreMut;
 use crate::counts::Operation;
 
-/// `FITRIM`: a range and a least length in, the trimmed length out.
+/// `FITRIM`: passes a range and a minimum length, returns the trimmed length.
 const FITRIM: u32 = 0xC018_5879;
-/// `FS_IOC_GETFSLABEL`: 256 bytes out.
+/// `FS_IOC_GETFSLABEL`: returns 256 bytes.
 const GET_LABEL: u32 = 0x8100_9431;
-/// `FS_IOC_SETFSLABEL`: 256 bytes in.
+/// `FS_IOC_SETFSLABEL`: passes 256 bytes.
 const SET_LABEL: u32 = 0x4100_9432;
-/// Bytes of a label, with the NUL that ends it.
 const LABEL: usize = 256;
 
-/// An ioctl on a file or directory of a volume.
 pub struct Ioctl {
-    /// The calling user, in the user namespace of the mount.
+    /// The calling user in the mount's user namespace.
     pub caller: u32,
     pub number: u64,
-    /// Number of the ioctl.
     pub command: u32,
-    /// The bytes that the caller passes.
     pub input: Vec<u8>,
 }
 
-/// Carries out an ioctl, and returns the bytes for the caller.
 pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     let is_allowed = match asked.command {
         GET_LABEL => {
@@ -51,13 +46,13 @@ pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     Ok(Vec::new())
 }
 
-/// Returns whether a user may change the label and discard free space: root and the mounting user may.
+/// Returns whether a user may set the label and trim: only root and the mounting user.
 const fn may_administer(caller: u32, mounted_by: u32) -> bool {
     caller == 0 || caller == mounted_by
 }
 
-/// Discards free space in a range. The argument is three numbers of 64 bits: start, length, least
-/// length. The answer is the same with the bytes discarded in place of the length.
+/// Discards free space in a range. The argument is three 64-bit integers: start, length, minimum
+/// length. The answer has the number of bytes discarded in place of the length.
 fn trim(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     let mut numbers = asked.input.chunks_exact(8).map(|chunk| {
         let mut bytes = [0; 8];
@@ -70,7 +65,7 @@ fn trim(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     };
     let space = core.noted(Operation::Other, asked.number, core.fs().space())?;
     let (block, size) = (u64::from(space.block_size), core.info.image_len);
-    // As in the kernel's drivers, a range that extends beyond the end is cut there.
+    // Like the kernel's drivers, clamp a range that extends beyond the end.
     if start >= size || len < block || min_len > size {
         return Err(Errno::EINVAL);
     }

@@ -1,22 +1,23 @@
-//! Nodes that the kernel was told of, until it forgets them.
+//! The nodes that the kernel references.
 //!
-//! Each answer that names a node counts; when the kernel has forgotten as often as it was told, it
-//! no longer holds the id and the driver may drop what it keeps for it. A lookup that is in flight
-//! when the last count goes must not be told an id that is dropped: lookups hold the turnstile
-//! while they ask the driver and count, forgetting takes it alone.
+//! Each answer that names a node adds a reference. After the last FORGET the kernel no longer uses
+//! the ID, and the driver may drop the node. A concurrent lookup must not return an ID that is
+//! being dropped: lookups hold the turnstile shared while they ask the driver and count the
+//! reference; dropping holds it exclusively.
 //!
-//! On volumes that fold case one node has many names. The kernel keeps each name of a file as an entry
-//! of its own. [`Known`] remembers the first name that the kernel is told. Any other name is an alias:
-//! it has no time to live, and the kernel is told to drop it once no program has the file open by it
-//! ([`case_rename`](super::case_rename) says why). When the file goes or moves by an alias, the kernel is told
-//! that the first name has gone too. Of a directory the kernel keeps one entry and moves it to the
-//! name that it was told last; that name is remembered.
+//! On volumes that fold case a node has many names, and the kernel caches each name of a file
+//! separately. [`Known`] remembers the first name in an answer. All other names are aliases: the
+//! kernel may not cache them, and is told to drop them once no file is open under them
+//! ([`case_rename`](super::case_rename) explains why). When a file is removed or renamed by an
+//! alias, the kernel is told that the first name is gone too. The kernel caches only one name of a
+//! directory, the one in the last answer, and this module remembers that one.
 //!
-//! Some of what stat(2) tells is kept by no driver: when an inode was changed last, and the attributes
-//! of a node that has no name left and is open in a way that the driver is not told of (directories,
-//! `O_PATH`). Both are kept here, as long as the kernel knows the node.
+//! No driver stores some results of stat(2): the last change time of an inode, and the attributes
+//! of a removed node that is open without the driver's knowledge (directories, `O_PATH`). They are
+//! kept here as long as the kernel references the node.
 //!
-//! What the next server needs of it is written to the [state table](crate::state_table) before an answer is sent.
+//! Everything that a successor process needs is written to the [state table](crate::state_table)
+//! before an answer is sent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,41 +36,40 @@ use super::orphans::Orphans;
 use super::reports::Reports;
 use crate::state_table::{KnownInode, VolumeState};
 
-/// Aliases of one file that the kernel may keep. Beyond that it is told to drop them.
+/// Maximum number of aliases per file that the kernel may keep; beyond that it is told to drop them
+/// even while the file is open.
 const MAX_ALIASES: usize = 16;
-/// How long a request waits for the kernel to drop aliases. The kernel takes longer only while another
-/// request, or the one that waits, holds the directory.
+/// How long a request waits for the kernel to drop aliases. It takes longer only while another
+/// request, or the waiting one, holds the directory.
 const DROP_WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Known {
-    /// Nodes as inode numbers.
     pub numbers: Numbers,
-    /// Nothing where the mount ends with this process. Locked after `nodes`.
+    /// `None` if the mount ends with this process. Locked after `nodes`.
     state: Option<Mutex<VolumeState>>,
     turnstile: RwLock<()>,
     nodes: Mutex<HashMap<NodeId, Told>>,
-    /// Number of aliases that the kernel is being told to drop, so that other requests take no lock.
+    /// Number of aliases being dropped, so that other requests need no lock.
     dropping: AtomicUsize,
-    /// Signalled when an alias was dropped.
     dropped: Condvar,
-    /// Files that have no name left.
+    /// Open files without a name.
     pub orphans: Orphans,
-    /// What directories have to report.
+    /// Directories whose next fsync(2) must fail.
     pub reports: Reports,
 }
 
-/// When a directory was created, in nanoseconds. A name that leads to another directory after a death has another time:
-/// renames that were not written yet are undone then.
+/// Creation time of a directory in nanoseconds. It identifies the directory after a crash, which
+/// undoes unwritten renames: another directory may have the name then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created(pub u64);
 
 impl Created {
-    /// Returns that of a directory; nothing of a file.
+    /// Returns the creation time of a directory, `None` for a file.
     pub fn of(attr: &FileAttr) -> Option<Self> {
         let since = attr.crtime.duration_since(UNIX_EPOCH).unwrap_or_default();
         let is_directory = attr.kind == fuser::FileType::Directory;
-        // A number of this length lasts until the year 2554, and exFAT until 2107.
+        // 64 bits reach the year 2554; exFAT ends in 2107.
         is_directory.then(|| Self(u64::try_from(since.as_nanos()).unwrap_or_default()))
     }
 }
@@ -78,19 +78,18 @@ impl Created {
 struct Told {
     times: u64,
     is_directory: bool,
-    /// When a directory was created.
     created: u64,
-    /// Nothing where it has none any more.
+    /// `None` after the name was removed.
     name: Option<Name>,
     /// Other names of a file that the kernel may keep.
     aliases: Vec<OtherSpelling>,
-    /// How often it is open.
     opens: u64,
-    /// Openings of an earlier server, apart from the one that the driver counts for all of them.
+    /// Handles opened by an earlier server, except the one that stands for all of them in the
+    /// driver.
     uncounted: u64,
     changed: Option<Box<Changed>>,
     removed: Option<Box<FileAttr>>,
-    /// Whether it is kept although the kernel has forgotten it.
+    /// Whether a directory is kept after the kernel's last FORGET.
     is_kept: bool,
 }
 
@@ -107,36 +106,31 @@ impl Told {
 #[derive(Debug)]
 struct OtherSpelling {
     name: Name,
-    /// Whether the file may have been opened by it.
+    /// Whether the file may be open under this name.
     is_opened: bool,
-    /// Whether the kernel is being told to drop it.
     is_dropping: bool,
 }
 
-/// How the kernel keeps a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
-    /// It is the only name of the node that is remembered, or the node is not known at all.
+    /// The remembered name, or a name of an unknown node.
     Kept,
     /// The kernel may keep it as an alias.
     Cached,
-    /// As [`Cached`](Self::Cached), and a program has the file open by it.
+    /// Like [`Cached`](Self::Cached), and a program has the file open under it.
     Open,
-    /// As [`Cached`](Self::Cached), and the kernel is being told to drop it.
+    /// Like [`Cached`](Self::Cached), and the kernel is being told to drop it.
     Dropping,
     /// The kernel keeps another name of the node, and not this one.
     Other,
 }
 
-/// A change of an inode.
 #[derive(Debug)]
 struct Changed {
     at: Timestamp,
-    /// The time of last change of the contents at that moment.
     modified: Timestamp,
 }
 
-/// A name that the kernel keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     pub dir: NodeId,
@@ -151,7 +145,6 @@ impl Name {
 }
 
 impl Known {
-    /// Creates the table of a volume with this root.
     pub fn new(root: NodeId, state: Option<VolumeState>) -> Self {
         Self {
             numbers: Numbers::new(root, state.as_ref().map_or(0, VolumeState::server)),
@@ -165,22 +158,19 @@ impl Known {
         }
     }
 
-    /// Returns whether another server can take over.
     pub const fn is_kept(&self) -> bool {
         self.state.is_some()
     }
 
-    /// Duplicates the descriptor of the state for another process.
+    /// Duplicates the state table's descriptor for another process.
     pub fn share(&self) -> Option<io::Result<OwnedFd>> {
         let state = self.state.as_ref()?;
         Some(state.lock().unpoisoned().share())
     }
 
-    /// Writes all that the kernel knows for the next server, while no request is answered. Leaves out files to which
-    /// their name does not lead, as `is_named` says.
-    ///
-    /// # Errors
-    /// The errors of the state.
+    /// Writes the kernel's references to the state table for the next server. The caller ensures
+    /// that no request is being answered. Omits files whose name no longer leads to them, according
+    /// to `is_named`.
     pub fn leave(&self, is_named: impl Fn(NodeId, &Name) -> bool) -> io::Result<()> {
         let Some(state) = &self.state else {
             return Ok(());
@@ -194,7 +184,6 @@ impl Known {
         state.lock().unpoisoned().leave(inodes, of_root)
     }
 
-    /// Records that a directory of an earlier server was not found.
     pub fn lost(&self, number: u64) {
         if let Some(state) = &self.state {
             state.lock().unpoisoned().remove(number);
@@ -215,7 +204,7 @@ impl Known {
         })
     }
 
-    /// Records for the next server what the kernel knows of a directory; nothing of a file.
+    /// Writes the state of a directory to the state table; does nothing for a file.
     fn record(&self, node: NodeId, told: &Told) {
         if let Some(state) = self.state.as_ref().filter(|_| told.is_directory) {
             let mut state = state.lock().unpoisoned();
@@ -227,7 +216,7 @@ impl Known {
         }
     }
 
-    /// Returns a guard to hold from before a node is asked for until the answer is counted.
+    /// Returns a guard that a lookup holds until it has counted the reference.
     pub fn looking(&self) -> RwLockReadGuard<'_, ()> {
         self.turnstile.read().unpoisoned()
     }
@@ -259,7 +248,7 @@ impl Known {
         is_alias
     }
 
-    /// Records what another server has told the kernel of `node`.
+    /// Records a reference from an earlier server's answer.
     pub fn inherit(&self, node: NodeId, name: Name, inode: &KnownInode) {
         self.numbers.inherit(inode.number, node);
         let is_kept = inode.times == 0;
@@ -279,8 +268,9 @@ impl Known {
         self.nodes().insert(node, told);
     }
 
-    /// Returns the number of open files to which no name leads, as `is_named` says. The name that is remembered of a file may
-    /// be in a directory that the kernel has forgotten, where the kernel keeps the file by another name.
+    /// Returns the number of open files that no name leads to, according to `is_named`. A file's
+    /// remembered name may be in a directory that the kernel has forgotten, while the kernel keeps
+    /// the file under another name.
     pub fn nameless(&self, is_named: impl Fn(NodeId, &Name) -> bool) -> usize {
         let nodes = self.nodes();
         let open = nodes.iter().filter(|(_, told)| told.opens > 0);
@@ -291,12 +281,10 @@ impl Known {
         nameless.count()
     }
 
-    /// Returns whether [`told`](Self::told) would return `true` for a file by this name.
     pub fn is_alias(&self, node: NodeId, name: &Name) -> bool {
         self.spelling(node, name) != Spelling::Kept
     }
 
-    /// Returns what the kernel keeps of `name`.
     pub fn spelling(&self, node: NodeId, name: &Name) -> Spelling {
         let nodes = self.nodes();
         let told = nodes.get(&node);
@@ -313,7 +301,6 @@ impl Known {
         }
     }
 
-    /// Records that `node` was opened, by any of its names.
     pub fn opened(&self, node: NodeId) {
         if let Some(told) = self.nodes().get_mut(&node) {
             told.opens += 1;
@@ -323,7 +310,7 @@ impl Known {
         }
     }
 
-    /// Returns whether the driver has not counted an opening that ends now.
+    /// Counts the end of a handle that the driver has not counted. Returns false if there is none.
     pub fn close_uncounted(&self, node: NodeId) -> bool {
         match self.nodes().get_mut(&node) {
             Some(told) if told.uncounted > 0 => {
@@ -334,7 +321,6 @@ impl Known {
         }
     }
 
-    /// Records that an opening of `node` has ended.
     pub fn closed(&self, node: NodeId) {
         if let Some(told) = self.nodes().get_mut(&node) {
             let was_nameless = told.is_nameless();
@@ -345,8 +331,8 @@ impl Known {
         }
     }
 
-    /// Returns the aliases of `node` that the kernel is to drop now: those by which no file is open. A
-    /// file whose alias the kernel has dropped would be shown as deleted in `/proc/PID/fd`.
+    /// Returns the aliases of `node` to drop now: those under which no file is open. If the kernel
+    /// dropped an open one, `/proc/PID/fd` would show the file as deleted.
     pub fn drop_aliases(&self, node: NodeId) -> Vec<Name> {
         let mut nodes = self.nodes();
         let Some(told) = nodes.get_mut(&node) else {
@@ -364,17 +350,16 @@ impl Known {
         names
     }
 
-    /// Returns whether the kernel keeps more aliases of `node` than it should.
     pub fn has_many_aliases(&self, node: NodeId) -> bool {
         self.nodes().get(&node).is_some_and(Told::has_many_aliases)
     }
 
-    /// Returns whether the kernel is being told to drop any alias.
     pub fn is_dropping(&self) -> bool {
         self.dropping.load(Ordering::Relaxed) > 0
     }
 
-    /// Records that the kernel has dropped an alias that [`drop_aliases`](Self::drop_aliases) returned.
+    /// Records that the kernel has dropped an alias returned by
+    /// [`drop_aliases`](Self::drop_aliases).
     pub fn alias_dropped(&self, node: NodeId, name: &Name) {
         if let Some(told) = self.nodes().get_mut(&node) {
             told.aliases.retain(|alias| alias.name != *name);
@@ -383,8 +368,8 @@ impl Known {
         self.dropped.notify_all();
     }
 
-    /// Waits until the kernel has dropped the aliases of `node` that it is told to drop, but not for
-    /// long: another request may hold the directory.
+    /// Waits up to `DROP_WAIT` until the kernel has dropped the aliases of `node`: another
+    /// request may hold the directory.
     pub fn wait_until_dropped(&self, node: NodeId) {
         let waits = |nodes: &mut HashMap<NodeId, Told>| {
             let aliases = nodes.get(&node).map(|told| &told.aliases);
@@ -396,15 +381,17 @@ impl Known {
         drop(waited);
     }
 
-    /// Records that the inode of `node`, whose contents changed last at `modified`, changed at `at`.
+    /// Records that the inode of `node` changed at `at`; `modified` is the modification time of its
+    /// contents then.
     pub fn changed(&self, node: NodeId, at: Timestamp, modified: Timestamp) {
         if let Some(told) = self.nodes().get_mut(&node) {
             told.changed = Some(Box::new(Changed { at, modified }));
         }
     }
 
-    /// Returns when the inode of `node` changed last, given when its contents did. A change of the
-    /// contents is one of the inode, so that the contents' time holds where nothing else is known.
+    /// Returns the last change time of the inode of `node`. Changing the contents changes the inode
+    /// too, so `modified`, the modification time of the contents, is the answer if nothing later is
+    /// known.
     pub fn change_time(&self, node: NodeId, modified: Timestamp) -> Timestamp {
         let nodes = self.nodes();
         match nodes.get(&node).and_then(|told| told.changed.as_ref()) {
@@ -414,7 +401,7 @@ impl Known {
         }
     }
 
-    /// Records what stat(2) tells of `node` from now on, unless the driver still knows it.
+    /// Records attributes that stat(2) returns for a removed node.
     pub fn removed(&self, node: NodeId, attr: FileAttr) {
         if let Some(told) = self.nodes().get_mut(&node) {
             told.removed = Some(Box::new(attr));
@@ -424,14 +411,14 @@ impl Known {
         }
     }
 
-    /// Returns what was recorded with [`removed`](Self::removed).
+    /// Returns the attributes recorded by [`removed`](Self::removed).
     pub fn remains(&self, node: NodeId) -> Option<FileAttr> {
         let nodes = self.nodes();
         nodes.get(&node)?.removed.as_deref().copied()
     }
 
-    /// Subtracts `times` from the references of the kernel to `node`. After the last one, calls
-    /// `forget` while no lookup can find the node. A directory that has something to report is kept, with those it is in.
+    /// Subtracts `times` references to `node`. After the last one, calls `forget` while no lookup
+    /// can find the node. A directory that must still report an error is kept, with its parents.
     pub fn forgotten(&self, node: NodeId, times: u64, forget: impl Fn(NodeId)) {
         let mut next = self.count_down(node, times).then_some(node);
         while let Some(node) = next {
@@ -439,7 +426,7 @@ impl Known {
         }
     }
 
-    /// Drops a node that the kernel has forgotten. Returns the directory that was kept because this node was.
+    /// Drops a node without references. Returns the parent directory that was kept because of it.
     fn drop_unless_kept(&self, node: NodeId, forget: impl Fn(NodeId)) -> Option<NodeId> {
         let _no_lookup = self.turnstile.write().unpoisoned();
         let mut nodes = self.nodes();
@@ -447,7 +434,7 @@ impl Known {
             return None;
         };
         let told = entry.get_mut();
-        // It may have been told again meanwhile.
+        // A lookup may have added a reference in the meantime.
         if told.times > 0 {
             return None;
         }
@@ -465,7 +452,7 @@ impl Known {
         let mut told = entry.remove();
         self.reports.remove(node);
         let kept_in = self.no_longer_kept(&mut told);
-        // Without a name it is recorded as gone.
+        // Without a name, `record` removes it from the state table.
         told.name = None;
         self.record(node, &told);
         drop(nodes);
@@ -476,7 +463,7 @@ impl Known {
         kept_in
     }
 
-    /// Ends that a directory is kept, if it is. Returns the directory that it is in.
+    /// Ends keeping a directory. Returns its parent if it was kept.
     fn no_longer_kept(&self, told: &mut Told) -> Option<NodeId> {
         let was_kept = std::mem::take(&mut told.is_kept);
         let dir = told.name.as_ref().filter(|_| was_kept)?.dir;
@@ -484,7 +471,7 @@ impl Known {
         Some(dir)
     }
 
-    /// Subtracts `times` from the count of a node. Returns whether it is 0 then.
+    /// Subtracts `times` references. Returns whether none are left.
     fn count_down(&self, node: NodeId, times: u64) -> bool {
         let mut nodes = self.nodes();
         let Some(told) = nodes.get_mut(&node) else {
@@ -497,8 +484,8 @@ impl Known {
         told.times == 0
     }
 
-    /// Records that the name `used` of `node` became `new`, or was removed. Returns the name that the
-    /// kernel keeps although it has gone.
+    /// Records that the name `used` of `node` became `new` or was removed. Returns another name
+    /// that the kernel still caches.
     pub fn renamed(&self, node: NodeId, used: &Name, new: Option<Name>) -> Option<Name> {
         let mut nodes = self.nodes();
         let told = nodes.get_mut(&node)?;

@@ -1,13 +1,12 @@
-//! `fuser`'s trait in terms of [`CoreMut`], for volumes that change.
+//! Implements `fuser`'s trait on [`CoreMut`], for writable volumes.
 //!
-//! Only this mount changes the volume, so names and attributes may be cached without a limit of time
-//! here too: the kernel knows its own changes. The same holds for pages that it wrote, and for
-//! listings. Unlike an image, a volume must know which files are open (they outlive their names), which
-//! nodes are forgotten, and what is to be durable.
+//! Only this mount changes the volume, so the kernel may cache names, attributes, pages and
+//! listings indefinitely here too. Unlike an image, a volume must track open files (which outlive
+//! their names), forgotten nodes, and changes to be made durable.
 //!
-//! The kernel's writeback cache (FUSE_WRITEBACK_CACHE) is off. Lengths and times are the driver's alone
-//! then, an error such as a full volume goes to the write that met it, and requests of up to 1 MiB
-//! arrive in order, so that files grow without gaps.
+//! The kernel's writeback cache (FUSE_WRITEBACK_CACHE) is off. So the driver alone determines
+//! lengths and times, the write that hits an error such as a full volume returns it, and requests
+//! of up to 1 MiB arrive in order, so that files grow without holes.
 
 mod caller;
 mod case_rename;
@@ -57,13 +56,12 @@ use refused::refuse_for_volumes;
 use setattr::{Wanted, setattr};
 pub use stale::Stale;
 
-/// The kernel keeps the pages from one opening to the next, and sends no FLUSH on close(2).
+/// The kernel keeps cached pages when a file is opened, and sends no FLUSH on close(2).
 const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
-/// The kind of a mode.
 const S_IFMT: u32 = 0o170_000;
 const S_IFREG: u32 = 0o100_000;
 
-/// The filesystem that `fuser` calls.
+/// The writable filesystem that `fuser` calls.
 pub struct AdapterMut {
     core: Arc<CoreMut>,
     workers: Workers,
@@ -71,7 +69,7 @@ pub struct AdapterMut {
 }
 
 impl AdapterMut {
-    /// Answers with `core`, on `threads` threads and those of its workers.
+    /// Creates an adapter of `core` that answers on `threads` and on workers.
     pub fn new(core: Arc<CoreMut>, threads: RequestThreads) -> Self {
         Self {
             core,
@@ -80,12 +78,11 @@ impl AdapterMut {
         }
     }
 
-    /// Returns the threads that help to answer requests.
     pub fn workers(&self) -> Workers {
         self.workers.clone()
     }
 
-    /// Counts, and answers on some thread.
+    /// Counts a request and answers it on a suitable thread.
     fn serve(
         &self,
         request: &Request,
@@ -93,7 +90,8 @@ impl AdapterMut {
         answer: impl FnOnce(&CoreMut) + Send + 'static,
     ) {
         self.core.counts.add(operation);
-        // A path may go on after these. RELEASE belongs to an earlier system call.
+        // More path components may follow these requests. RELEASE belongs to an earlier system
+        // call.
         let is_in_path = matches!(
             operation,
             Operation::Lookup | Operation::Getattr | Operation::Release
@@ -108,7 +106,7 @@ impl AdapterMut {
         self.serve_as(asks, lane, answer);
     }
 
-    /// Answers on some thread a request that was counted.
+    /// Answers a counted request on a suitable thread.
     fn serve_as(
         &self,
         asks: RequestSize,
@@ -123,7 +121,6 @@ impl AdapterMut {
         self.take(asks, || self.workers.run_once(lane, answer));
     }
 
-    /// Runs `answer` by the thread that took the request.
     fn take(&self, asks: RequestSize, answer: impl FnOnce()) {
         if self.threads.is_following() {
             self.core.counts.add(Operation::Followed);
@@ -140,7 +137,7 @@ impl Filesystem for AdapterMut {
     }
 
     fn destroy(&mut self) {
-        // A close that a helper thread still answers frees space.
+        // A worker may still be answering a RELEASE, which frees space.
         self.workers.drain();
         self.core.flusher.end();
     }
@@ -262,7 +259,7 @@ impl Filesystem for AdapterMut {
             let create = || core.create(core.node(parent.0), &name, &new, (true, resent));
             let made = core.with_room(create);
             match core.changed(Operation::Write, parent.0, made) {
-                // The kernel has one lifetime for both here. A new name is never an alias.
+                // CREATE has one lifetime for name and attributes. A new name is never an alias.
                 Ok(entry) => {
                     reply.created(&entry.name_ttl, &entry.attr, GENERATION, HANDLE, OPENED);
                 }

@@ -1,8 +1,8 @@
 //! Requests that change names.
 //!
-//! A request that the kernel sends again may have been carried out before: the server may have died
-//! between the commit of another thread and the answer. No other request can have changed the name
-//! meanwhile, since the kernel holds the directory until it has the answer.
+//! The kernel repeats a request if the server died after it committed the change but before it
+//! answered. No other request can have changed the name in between, because the kernel holds the
+//! directory until it has the answer.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,16 +15,14 @@ use super::core::{AnsweredEntry, CoreMut, now};
 use super::known::Name;
 use crate::connection::RESENT;
 
-/// A directory and a name in it.
 type DirAndName<'a> = (NodeId, &'a [u8]);
 
-/// Returns whether another server may have carried the request out.
+/// Returns whether another server may have executed the request already.
 pub fn is_resent(request: &Request) -> bool {
     request.unique().0 & RESENT != 0
 }
 
 impl CoreMut {
-    /// Creates a child, and counts it as told to the kernel.
     pub fn create(
         &self,
         dir: NodeId,
@@ -48,9 +46,9 @@ impl CoreMut {
         Ok(entry)
     }
 
-    /// Deals with a name that exists although the kernel wants to create it. The same request may have created it before. Anything
-    /// but an empty node is older: its removal or its new name was lost with the server that died, and its bytes may be all
-    /// there is of what was synced.
+    /// Handles a name that exists although the kernel wants to create it. An empty node of the same
+    /// kind may come from the same request, so it is returned. Anything else is older: the dead
+    /// server's removal or rename was lost, and the node may be the only copy of synced data.
     fn create_again(&self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId> {
         let node = self.fs().lookup(dir, name)?.ok_or(Error::Exists)?;
         let metadata = self.fs().metadata(node)?;
@@ -63,13 +61,13 @@ impl CoreMut {
         }
         Err(match new.kind {
             FileType::Directory => Error::Exists,
-            // The kernel looks the name up again, and finds the file.
+            // ESTALE makes the kernel look the name up again and find the file.
             _ => Error::StaleNode(node),
         })
     }
 
-    /// Fails a removal or a rename that was meant for the volume as the server before had it, which has died. Renames that it had
-    /// not written are undone, so the name may be that of an older file again.
+    /// Refuses a repeated removal or rename after the previous server died with unwritten changes.
+    /// Its unwritten renames are undone, so the name may belong to an older file again.
     fn refuse_on_rolled_back(&self, resent: bool) -> Result<()> {
         if resent && self.is_rolled_back {
             let lost =
@@ -88,7 +86,7 @@ impl CoreMut {
         Ok(is_empty)
     }
 
-    /// Removes a name, which is a directory's or not.
+    /// Removes a file's name, or with `directory` a directory.
     pub fn remove(&self, dir: NodeId, name: &[u8], directory: bool, resent: bool) -> Result<()> {
         self.refuse_on_rolled_back(resent)?;
         let node = self.named(dir, name);
@@ -135,29 +133,27 @@ impl CoreMut {
         Ok(())
     }
 
-    /// Records that names in a directory have changed, which may be lost if this process dies.
+    /// Records that a directory's names have changed, which may be lost if this process dies.
     fn names_changed(&self, dir: NodeId) {
         if self.known.is_kept() && !self.durable.0 {
             self.known.reports.changed(dir);
         }
     }
 
-    /// Returns whether a name leads to a node.
     pub fn is_named(&self, node: NodeId, name: &Name) -> bool {
         self.named(name.dir, &name.name) == Some(node)
     }
 
-    /// Returns the node of a name, if the lookup succeeds.
+    /// Looks up a name; `None` on error.
     pub fn named(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         self.fs().lookup(dir, name).ok()?
     }
 
-    /// Returns the attributes of a node that is about to be removed.
     fn last_look(&self, node: Option<NodeId>) -> Option<FileAttr> {
         self.attr(node?).ok()
     }
 
-    /// Records that a node lost its last name. The kernel may hold it all the same.
+    /// Records that a node lost its last name. The kernel may still reference it.
     fn removed(&self, node: Option<NodeId>, last: Option<FileAttr>) {
         if let (Some(node), Some(mut attr)) = (node, last) {
             self.inode_changed(node);
@@ -166,7 +162,7 @@ impl CoreMut {
         }
     }
 
-    /// Records that attributes of a node, or its names, have changed.
+    /// Records that the attributes or names of a node have changed.
     pub fn inode_changed(&self, node: NodeId) {
         if let Ok(metadata) = self.fs().metadata(node) {
             self.known.changed(node, now(), metadata.mtime);
@@ -183,7 +179,7 @@ impl CoreMut {
         }
     }
 
-    /// Takes back `times` of the references that the kernel holds to an inode.
+    /// Subtracts `times` of the kernel's references to an inode.
     pub fn forget(&self, number: u64, times: u64) {
         let node = self.node(number);
         let forget = |gone| self.fs().forget(gone);

@@ -1,8 +1,8 @@
-//! Inode numbers of nodes, where earlier servers have told the kernel some.
+//! Inode numbers of a volume's nodes, across several server processes.
 //!
-//! A node's number follows from its id ([`Inodes`]), and has the number of the server in some of its bits: the
-//! next server opens the volume anew, and ids of nodes that have moved lead to other nodes then. Inodes that a
-//! server inherits keep their numbers. Other numbers of earlier servers lead to nothing.
+//! A number is derived from the node ID ([`Inodes`]) and contains the server's sequence number:
+//! each server opens the volume anew, and IDs may then belong to other nodes. Inherited inodes keep
+//! their numbers. All other numbers of earlier servers are invalid.
 
 use std::collections::HashMap;
 use std::sync::{RwLock, RwLockReadGuard};
@@ -12,23 +12,21 @@ use forerun_vfs::NodeId;
 
 use crate::inode::Inodes;
 
-/// The node of numbers that lead to nothing any more. No driver knows one: ids are places in a volume.
+/// The node of an invalid number. No driver uses this ID, because IDs are offsets in the volume.
 pub const LOST: NodeId = NodeId(u64::MAX);
-/// Inode number of the root.
 pub const ROOT: u64 = 1;
-/// Where the number of the server is in an inode number. Drivers use the bits above, and those below are
-/// enough for 9 PB of directory entries of 32 bytes.
+/// Position of the server's sequence number in an inode number. Drivers use the bits above, and
+/// those below suffice for 9 PB of 32-byte directory entries.
 const SERVER_SHIFT: u32 = 48;
 const SERVER_MASK: u64 = 0x3fff;
-/// The highest number of servers that a mount may have had before the one that serves it.
+/// Maximum sequence number of a server: the number of servers before it on the same mount.
 pub const MOST_SERVERS: u64 = SERVER_MASK;
 
-/// The mapping of one volume.
 #[derive(Debug)]
 pub struct Numbers {
     own: Inodes,
     root: NodeId,
-    /// The bits of this server.
+    /// This server's sequence number, shifted.
     server: u64,
     inherited: RwLock<InheritedNumbers>,
 }
@@ -40,8 +38,8 @@ struct InheritedNumbers {
 }
 
 impl Numbers {
-    /// Creates the numbers for a volume with this root, and for a mount that had `server` servers before, which are at most
-    /// [`MOST_SERVERS`].
+    /// Creates the numbers of the volume with this root, for the server with sequence number
+    /// `server` (at most [`MOST_SERVERS`]).
     pub fn new(root: NodeId, server: u64) -> Self {
         Self {
             own: Inodes::new(root),
@@ -51,19 +49,19 @@ impl Numbers {
         }
     }
 
-    /// Returns whether no server number is left: the next server would use inode numbers that the first one used.
+    /// Returns whether this is the last sequence number. The next server would reuse the first
+    /// one's inode numbers.
     pub const fn are_used_up(&self) -> bool {
         self.server == MOST_SERVERS << SERVER_SHIFT
     }
 
-    /// Records the number that an earlier server has given a node.
     pub fn inherit(&self, number: u64, node: NodeId) {
         let mut inherited = self.inherited.write().unpoisoned();
         inherited.nodes.insert(number, node);
         inherited.numbers.insert(node, number);
     }
 
-    /// Returns the node of a number.
+    /// Returns the node of a number, [`LOST`] for an invalid one.
     pub fn node(&self, number: u64) -> NodeId {
         if number == ROOT {
             return self.root;
@@ -79,7 +77,7 @@ impl Numbers {
         }
     }
 
-    /// Returns the number of a node; nothing for an id that cannot have one.
+    /// Returns the number of a node, `None` for an ID out of range.
     pub fn number(&self, node: NodeId) -> Option<u64> {
         if node == self.root {
             return Some(ROOT);
@@ -94,7 +92,7 @@ impl Numbers {
         (has_room && !inherited.nodes.contains_key(&number)).then_some(number)
     }
 
-    /// Drops a number that the kernel has forgotten.
+    /// Removes an inherited number that the kernel has forgotten.
     pub fn forget(&self, number: u64) {
         if self.read().nodes.contains_key(&number) {
             let mut inherited = self.inherited.write().unpoisoned();

@@ -1,8 +1,8 @@
-//! Files that have no name left, until they are closed.
+//! Open files without a name.
 //!
-//! The clusters of such a file are free when the driver is told of its last RELEASE. The kernel sends
-//! that request when the file is closed, but close(2) does not wait for the answer: a thread may still
-//! be about to answer it when others have removed the name and find the volume full. They wait here.
+//! The driver frees the clusters of such a file on its last RELEASE. The kernel sends RELEASE when
+//! the file is closed, but close(2) does not wait for the answer. So a thread may still be handling
+//! it when another request finds the volume full. That request waits here.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -11,24 +11,22 @@ use std::time::Duration;
 use forerun_io::Unpoisoned;
 use forerun_vfs::NodeId;
 
-/// How long a request that finds the volume full waits. A RELEASE that was sent takes longer only where
-/// the device does.
+/// How long a request waits on a full volume. A RELEASE already sent takes longer only on a slow
+/// device.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// The files, and how many were closed.
+/// The open files without a name, and the number closed so far.
 #[derive(Debug, Default)]
 pub struct Orphans {
     state: Mutex<State>,
-    /// Signalled when a file was closed.
     closed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Open files without a name. Not those that a request has waited for in vain: a program keeps them
-    /// open.
+    /// Open files without a name, except those that a request has waited for in vain: a program
+    /// keeps them open.
     awaited: HashSet<NodeId>,
-    /// Number of files that were closed.
     closed: u64,
 }
 
@@ -37,12 +35,10 @@ impl Orphans {
         self.state.lock().unpoisoned()
     }
 
-    /// Records that an open file has lost its name.
     pub fn await_close(&self, node: NodeId) {
         self.state().awaited.insert(node);
     }
 
-    /// Records that a file without a name was closed.
     pub fn close(&self, node: NodeId) {
         let mut state = self.state();
         state.awaited.remove(&node);
@@ -50,14 +46,13 @@ impl Orphans {
         self.closed.notify_all();
     }
 
-    /// Returns how many files have been closed so far. Pass the result to [`more_than`](Self::more_than) to learn
-    /// whether more were closed since.
+    /// Returns the number of files closed so far, for [`more_than`](Self::more_than).
     pub fn count(&self) -> u64 {
         self.state().closed
     }
 
-    /// Returns whether more than `before` files were closed. If not, waits for one of those that are
-    /// open now, but not for long, and for each of them only once.
+    /// Returns whether more than `before` files have been closed. If not, waits briefly for one of
+    /// those open now, once for each.
     pub fn more_than(&self, before: u64) -> bool {
         let waits = |state: &mut State| state.closed == before && !state.awaited.is_empty();
         let waited = self.closed.wait_timeout_while(self.state(), WAIT, waits);

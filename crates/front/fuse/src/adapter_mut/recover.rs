@@ -1,14 +1,15 @@
-//! The core of a server that takes a volume over, from the state that the one before has left.
+//! Takes over a volume from the state that the previous server left.
 //!
-//! After a death only directories are found again, by their names. Numbers of files lead to nothing: descriptors
-//! of them fail with EIO, as after an error of the device. The kernel looks names up anew, since it is told that
-//! all that it has cached is out of date. That message must not wait for anything that a request has locked: a
-//! thread that waits in the kernel keeps its process from dying, and then the next process cannot answer the
-//! requests. So names are dropped by the epoch of the connection (Linux 6.16). Older kernels are told names for a
-//! short time only ([`CoreMut::name_ttl`]).
+//! After a crash, only directories are found again, by their names. File numbers become invalid:
+//! their descriptors fail with EIO, as after a device error. The kernel must look up all names
+//! again, because its caches may be outdated. The message that invalidates them must not wait for
+//! locks that requests hold: a thread waiting in the kernel keeps its process from exiting, and
+//! then the next process cannot answer the requests. So the connection's epoch is incremented
+//! (Linux 6.16). On older kernels names have a short lifetime instead ([`CoreMut::name_ttl`]).
 //!
-//! The server knows of no openings of directories. So that no fsync(2) of a directory succeeds after a change
-//! of names was lost, the first one fails, of each directory that the kernel knew or that [`Reports`] has kept.
+//! The server does not know which directories are open. No fsync(2) of a directory may succeed
+//! after a change of its names was lost. So the first fsync(2) fails for each directory that the
+//! kernel referenced or that [`Reports`] kept.
 //!
 //! [`Reports`]: super::reports::Reports
 
@@ -32,18 +33,17 @@ use crate::connection::notification;
 use crate::error::HandoverError;
 use crate::state_table::{KnownInode, VolumeState};
 
-/// Number of the notification after which the kernel looks up every name again.
+/// Notification that makes the kernel look up every name again.
 const NOTIFY_INC_EPOCH: u32 = 8;
 
-/// Directories of which the kernel has cached what may be lost.
+/// Directories whose cached contents may be outdated.
 #[derive(Debug)]
 pub struct Outdated(Vec<u64>);
 
 impl Outdated {
-    /// Tells the kernel to drop it.
     pub fn tell(self, notifier: &Notifier, connection: impl AsFd) {
         for number in self.0 {
-            // An error says that the kernel had dropped it already.
+            // An error means that the kernel does not have the inode cached.
             let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
         }
         let message = notification(NOTIFY_INC_EPOCH, &[], &[]);
@@ -55,11 +55,8 @@ impl Outdated {
 }
 
 impl CoreMut {
-    /// Creates the core for `volume`, which was opened anew, in place of the server that wrote `state`. Also
-    /// returns what the kernel is to drop, where that server has died.
-    ///
-    /// # Errors
-    /// The errors of the state.
+    /// Creates the core for a reopened `volume` and takes over from the server that wrote `state`.
+    /// If that server died, also returns the caches to invalidate.
     pub fn recover(
         volume: Arc<Volume>,
         options: &MountOptions,
@@ -87,7 +84,7 @@ impl CoreMut {
                 core.known.lost(*number);
                 continue;
             };
-            // The driver counts one opening for all.
+            // In the driver, one open handle stands for all inherited ones.
             if inode.opens > 0
                 && let Err(error) = core.fs().open(*node)
             {
@@ -128,10 +125,11 @@ impl CoreMut {
         self.known.inherit(node, name, inode);
     }
 
-    /// Makes everything durable, and writes for the next server what the kernel knows, while no request is answered.
+    /// Makes everything durable and writes the kernel's references for the next server. The caller
+    /// ensures that no request is being answered.
     ///
     /// # Errors
-    /// Why the next server could not take over.
+    /// The reason why no server could take over.
     pub fn leave(&self) -> Result<(), HandoverError> {
         commit(&self.volume, &self.known).map_err(HandoverError::Sync)?;
         let left = self.known.leave(|node, name| self.is_named(node, name));
@@ -139,7 +137,7 @@ impl CoreMut {
     }
 }
 
-/// Looks an inode up by its name.
+/// Looks up an inode by name and checks that it is the same node.
 fn find(fs: &dyn FileSystemMut, dir: NodeId, inode: &KnownInode) -> Option<NodeId> {
     let node = fs.lookup(dir, &inode.name).ok()??;
     let is_directory = fs.metadata(node).ok()?.kind == FileType::Directory;
@@ -152,7 +150,7 @@ fn find(fs: &dyn FileSystemMut, dir: NodeId, inode: &KnownInode) -> Option<NodeI
     is_it.then_some(node)
 }
 
-/// Finds each inode by way of its directories. Returns nothing for those that are lost.
+/// Finds each inode through its parent directories. Lost inodes map to `None`.
 fn resolve(
     root: NodeId,
     inodes: &HashMap<u64, KnownInode>,
@@ -162,7 +160,7 @@ fn resolve(
     for &number in inodes.keys() {
         let (mut path, mut at) = (Vec::new(), number);
         while !found.contains_key(&at) {
-            // Directories in a circle are lost.
+            // Directories in a cycle are lost.
             found.insert(at, None);
             let Some(inode) = inodes.get(&at) else {
                 break;

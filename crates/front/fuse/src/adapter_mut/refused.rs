@@ -1,27 +1,26 @@
-//! Requests that no volume has an answer to.
+//! Requests that volumes do not support.
 
-/// Defines the methods for these requests, by `refuse`.
 macro_rules! refuse_for_volumes {
     () => {
         $crate::refuse::refuse!(Access ENOSYS:
             access(INodeNo, fuser::AccessFlags) -> ReplyEmpty;
         );
-        // A write reports its errors at once; the kernel need not ask on close(2).
+        // Writes report errors at once, so FLUSH on close(2) is not needed.
         $crate::refuse::refuse!(Flush ENOSYS:
             flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         );
-        // Without these the kernel opens directories by itself, and keeps their listings.
+        // After ENOSYS the kernel opens directories itself and caches their listings.
         $crate::refuse::refuse!(Opendir ENOSYS:
             opendir(INodeNo, OpenFlags) -> ReplyOpen;
         );
         $crate::refuse::refuse!(Releasedir ENOSYS:
             releasedir(INodeNo, FileHandle, OpenFlags) -> ReplyEmpty;
         );
-        // The kernel asks once, and answers all others itself.
+        // After ENOSYS the kernel asks no more.
         $crate::refuse::refuse!(Getxattr ENOSYS:
             getxattr(INodeNo, &OsStr, u32) -> ReplyXattr;
         );
-        // The kernel then handles locks itself, and copies by reading and writing.
+        // After ENOSYS the kernel handles locks itself and copies by reading and writing.
         $crate::refuse::refuse!(Other ENOSYS:
             setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
             removexattr(INodeNo, &OsStr) -> ReplyEmpty;
@@ -33,7 +32,7 @@ macro_rules! refuse_for_volumes {
             copy_file_range(INodeNo, FileHandle, u64, INodeNo, FileHandle, u64, u64,
                 fuser::CopyFileRangeFlags) -> fuser::ReplyWrite;
         );
-        // What formats without owners have neither.
+        // Formats without owners do not have these either.
         $crate::refuse::refuse!(Write EPERM:
             symlink(INodeNo, &OsStr, &std::path::Path) -> ReplyEntry;
             link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;

@@ -1,9 +1,9 @@
-//! Directories that have something to report at their next fsync(2), or would have if this process died.
+//! Directories whose next fsync(2) must report lost changes, now or if this process dies.
 //!
-//! When a server dies, changes of names that were not written are lost, and the next fsync(2) of such a directory must fail.
-//! The kernel may have forgotten the directory by then. So a directory is kept, and recorded for the next server, until
-//! the last change of its names is on the device, and until it has reported. The directories that it is in are kept with
-//! it: the next server finds it by their names.
+//! If a server dies, unwritten changes of names are lost, and the next fsync(2) of the directory
+//! must fail. The kernel may have forgotten the directory by then. So a directory is kept, and
+//! recorded for the next server, until its last change is on the device and it has reported. Its
+//! parents are kept too, because the next server finds it by path.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -19,13 +19,12 @@ pub struct Reports {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Directories that have still to report that a server has died.
+    /// Directories that must still report that a server died.
     unreported: HashSet<NodeId>,
-    /// Directories whose names were changed, with the number of the commit that writes the change.
+    /// Directories with changed names, each with the number of the commit that writes the change.
     unwritten: HashMap<NodeId, u64>,
-    /// How many directories that are kept are in a directory.
+    /// Number of kept directories in each directory.
     kept_in: HashMap<NodeId, u64>,
-    /// The number of the next commit.
     next: u64,
 }
 
@@ -39,24 +38,21 @@ impl Reports {
         self.state().unreported.insert(dir);
     }
 
-    /// Returns whether a directory has to report that a server has died.
     pub fn is_unreported(&self, dir: NodeId) -> bool {
         self.state().unreported.contains(&dir)
     }
 
-    /// Records that a directory reports. Returns whether it had to.
+    /// Marks a directory as reported. Returns whether it had anything to report.
     pub fn report(&self, dir: NodeId) -> bool {
         self.state().unreported.remove(&dir)
     }
 
-    /// Records that names in a directory have changed.
     pub fn changed(&self, dir: NodeId) {
         let mut state = self.state();
         let commit = state.next;
         state.unwritten.insert(dir, commit);
     }
 
-    /// Returns the number of a commit that begins now.
     pub fn begin_commit(&self) -> u64 {
         let mut state = self.state();
         state.next += 1;
@@ -70,12 +66,12 @@ impl Reports {
         written.map(|(dir, _)| dir).collect()
     }
 
-    /// Records that a directory in `dir` is kept although the kernel has forgotten it.
+    /// Records that a subdirectory of `dir` is kept although the kernel has forgotten it.
     pub fn keep_in(&self, dir: NodeId) {
         *self.state().kept_in.entry(dir).or_default() += 1;
     }
 
-    /// Records that a directory in `dir` is no longer kept.
+    /// Records that a subdirectory of `dir` is no longer kept.
     pub fn leave(&self, dir: NodeId) {
         if let Entry::Occupied(mut count) = self.state().kept_in.entry(dir) {
             *count.get_mut() -= 1;
@@ -85,7 +81,7 @@ impl Reports {
         }
     }
 
-    /// Returns whether a directory is kept when the kernel forgets it.
+    /// Returns whether a directory must be kept when the kernel forgets it.
     pub fn is_kept(&self, dir: NodeId) -> bool {
         let state = self.state();
         state.unreported.contains(&dir)
@@ -93,7 +89,6 @@ impl Reports {
             || state.kept_in.contains_key(&dir)
     }
 
-    /// Drops what was recorded of a directory that has gone.
     pub fn remove(&self, dir: NodeId) {
         let mut state = self.state();
         state.unreported.remove(&dir);
@@ -110,7 +105,7 @@ mod tests {
         let (reports, dir) = (Reports::default(), NodeId(7));
         reports.changed(dir);
         let first = reports.begin_commit();
-        // It may come too late for the commit that is under way.
+        // The change may come too late for the commit in progress.
         reports.changed(dir);
         assert_eq!(reports.written(first), []);
         assert!(reports.is_kept(dir));

@@ -1,4 +1,4 @@
-//! SETATTR: from what the kernel sends to what a driver changes.
+//! SETATTR on writable volumes.
 
 use std::time::SystemTime;
 
@@ -9,8 +9,8 @@ use super::core::{CoreMut, now, timestamp};
 use crate::attr::system_time;
 use crate::counts::Operation;
 
-/// The attributes that a request sets, as far as volumes keep them. The time of last change of the
-/// inode is the front end's own, see [`Known`](super::known::Known).
+/// The attributes in a request, as far as volumes store them. [`Known`](super::known::Known) keeps
+/// the inode change time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     pub mode: Option<u32>,
@@ -22,13 +22,13 @@ pub struct Wanted {
     pub created: Option<SystemTime>,
 }
 
-/// Makes the changes that are asked for, and returns the attributes after them.
 pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr, Errno> {
-    // For fchmod(2) the kernel gives no handle along. A lost node is ESTALE then, for which the kernel looks up the path of chmod(2) again.
+    // The kernel sends no handle for fchmod(2). A lost node then returns ESTALE, upon which the
+    // kernel repeats the lookup for chmod(2).
     let node = core.node(number);
     if !core.info.has_owners && (wanted.uid.is_some() || wanted.gid.is_some()) {
         let is = core.noted(Operation::Write, number, core.attr(node))?;
-        // Owners are the mount's, and stay.
+        // All files belong to the mount's owner; only a change to that owner succeeds.
         if wanted.uid.is_some_and(|uid| uid != is.uid)
             || wanted.gid.is_some_and(|gid| gid != is.gid)
         {
@@ -48,7 +48,7 @@ pub fn setattr(core: &CoreMut, number: u64, wanted: &Wanted) -> Result<FileAttr,
         uid: wanted.uid.filter(|_| owners),
         gid: wanted.gid.filter(|_| owners),
         accessed: time(wanted.accessed),
-        // Changing the length changes the contents.
+        // Changing the length modifies the contents.
         modified: time(wanted.modified).or_else(|| wanted.size.map(|_| now())),
         created: wanted.created.map(timestamp),
     };
@@ -69,7 +69,7 @@ fn change(core: &CoreMut, node: NodeId, changes: &Changes) -> Result<FileAttr, E
     core.attr_held(node)
 }
 
-/// Changes the times of a node that only the kernel holds: a directory without a name.
+/// Changes the times of a directory without a name, which only the kernel still references.
 fn change_remains(core: &CoreMut, node: NodeId, changes: &Changes) -> Option<FileAttr> {
     let mut attr = core.known.remains(node)?;
     attr.mtime = changes.modified.map_or(attr.mtime, system_time);

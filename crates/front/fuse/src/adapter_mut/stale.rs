@@ -1,8 +1,8 @@
-//! Tells the kernel to drop names: names that have gone without its knowledge, and aliases.
+//! Tells the kernel to drop names: aliases, and names that are gone without its knowledge.
 //!
-//! This takes a thread of its own. The kernel takes the message only once it has released the
-//! directory, which is after the answer to the request that removed the name. So the thread that sends
-//! it may hang when the process is killed, and it holds none of the process's files (see [`Apart`]).
+//! A separate thread sends the messages. The kernel processes such a message only after it has
+//! released the directory, that is, after the answer to the request that removed the name. A thread
+//! blocked there cannot be killed, so it holds none of the process's files (see [`Apart`]).
 
 use std::sync::Weak;
 use std::sync::mpsc::{Sender, channel};
@@ -14,13 +14,12 @@ use super::core::CoreMut;
 use super::known::Name;
 use crate::apart::Apart;
 
-/// The channel to that thread, which ends when this is dropped.
+/// The channel to the thread, which ends when this value is dropped.
 pub struct Stale {
     names: Sender<Gone>,
 }
 
 impl Stale {
-    /// Starts the thread. Returns nothing if the thread cannot be started.
     pub fn start(kernel: Apart, core: Weak<CoreMut>) -> Option<Self> {
         let (names, gone) = channel::<Gone>();
         let started = threads::spawn("forerun-stale", move || {
@@ -37,12 +36,11 @@ impl Stale {
         started.is_ok().then_some(Self { names })
     }
 
-    /// Has the kernel drop a name that has gone.
+    /// Makes the kernel drop a name that no longer exists.
     pub fn drop_name(&self, name: Name) {
         self.tell(name, None);
     }
 
-    /// Has the kernel drop this alias of `node`.
     pub fn drop_alias(&self, node: NodeId, name: Name) {
         self.tell(name, Some(node));
     }
@@ -52,9 +50,8 @@ impl Stale {
     }
 }
 
-/// A name that the kernel is to drop.
 struct Gone {
     name: Name,
-    /// The node, for an alias.
+    /// The node, if the name is an alias.
     alias_of: Option<NodeId>,
 }

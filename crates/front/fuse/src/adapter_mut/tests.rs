@@ -1,4 +1,4 @@
-//! Servers of an exFAT volume that follow one another: no kernel, no requests.
+//! Successive servers of an exFAT volume, without kernel and requests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ struct Server {
 }
 
 impl Server {
-    /// Returns the first server of a new volume; nothing where there is no mkfs.exfat.
+    /// Returns the first server of a new volume, `None` without mkfs.exfat.
     fn first(options: &str) -> Option<Self> {
         let dir = temp_dir("servers");
         let image = dir.path().join("image");
@@ -52,14 +52,13 @@ impl Server {
         })
     }
 
-    /// Returns the next server after this one was killed.
+    /// Kills this server and returns its successor.
     fn after_a_kill(self) -> Self {
         let next = self.next();
         assert_eq!(next.core.is_rolled_back, !next.options.write.dirsync);
         next
     }
 
-    /// Returns the next server after this one has made way.
     fn after_a_restart(self) -> Self {
         self.core.leave().unwrap();
         let next = self.next();
@@ -85,7 +84,7 @@ impl Server {
         }
     }
 
-    /// Returns the numbers of the directories that this server would leave if it was killed now.
+    /// Returns the directory numbers that the next server would inherit if this server died now.
     fn known(&self) -> Vec<u64> {
         let state = self.core.known.share().unwrap().unwrap();
         let (_, inherited) = VolumeState::inherit(state).unwrap();
@@ -98,7 +97,7 @@ impl Server {
         self.core.node(number)
     }
 
-    /// Creates a node, whose creation time is `at`. Returns its number.
+    /// Creates a node with creation time `at`. Returns its number.
     fn make(
         &self,
         dir: u64,
@@ -127,7 +126,7 @@ impl Server {
         self.make(dir, name, kind, (false, false)).unwrap()
     }
 
-    /// Creates a file that holds its name, and leaves it open.
+    /// Creates a file whose contents are its name, and leaves it open.
     fn file(&self, dir: u64, name: &str) -> u64 {
         let kind = (FileType::Regular, 0);
         let number = self.make(dir, name, kind, (true, false)).unwrap();
@@ -174,7 +173,7 @@ impl Server {
         commit(&self.core.volume, &self.core.known).unwrap();
     }
 
-    /// Asserts that fsync(2) of a directory reports once that a server has died, and then no more.
+    /// Asserts that fsync(2) of a directory fails exactly once.
     #[track_caller]
     fn reports_once(&self, number: u64) {
         assert_eq!(fsyncdir(&self.core, number), Err(Errno::EIO));
@@ -240,7 +239,8 @@ fn a_directory_that_took_the_name_and_place_of_another_is_not_taken_for_it() {
     server.rename((ROOT, "one"), (ROOT, "gone"), false).unwrap();
     server.rename((ROOT, "two"), (ROOT, "one"), false).unwrap();
     let server = server.after_a_kill();
-    // The renames are undone, so "one" is the first directory again, and the second one was told by that name last.
+    // The renames are undone, so "one" is the first directory again, although the kernel last got
+    // that name for the second one.
     assert_eq!([first, second].map(|number| server.node(number)), [LOST; 2]);
     for name in ["one", "two"] {
         let found = server.lookup(ROOT, name).unwrap();
@@ -261,7 +261,8 @@ fn a_directory_is_found_again_by_its_name_and_creation_time() {
     assert_eq!(server.lookup(ROOT, "dir"), Some(dir));
     assert_eq!(server.lookup(dir, "inner"), Some(inner));
     assert_eq!(server.node(file), LOST);
-    // The kernel gives no handle along, so a path cannot be told from a descriptor: ESTALE has it look a path up again.
+    // Without a handle, fchmod(2) looks like chmod(2); ESTALE makes the kernel repeat a path
+    // lookup.
     let wanted = Wanted {
         mode: Some(0o700),
         ..Wanted::default()
@@ -353,12 +354,12 @@ fn a_directory_that_the_kernel_has_forgotten_reports_that_its_changes_were_lost(
     };
     let (outer, found) = find("changed");
     assert_eq!(server.lookup(found, "lost"), None);
-    // The kernel may also forget it between the death and the report.
+    // The kernel may also forget the directory between the death and the report.
     server.core.forget(found, 1);
     server.core.forget(outer, 1);
     let (_, found) = find("changed");
     server.reports_once(found);
-    // Everything of the other one was durable when it was forgotten.
+    // Everything in the other directory was durable when the kernel forgot it.
     let (_, other) = find("synced");
     assert_eq!(fsyncdir(&server.core, other), Ok(()));
 }
@@ -381,7 +382,7 @@ fn a_directory_is_kept_for_a_report_only_until_its_names_are_durable() {
     assert_eq!(server.known(), kept);
     server.sync();
     assert_eq!(server.known(), [0; 0]);
-    // One that has gone is not kept.
+    // A removed directory is not kept.
     let gone = server.directory(ROOT, "gone", 0);
     server.directory(gone, "inner", 0);
     let node = server.node(gone);
@@ -391,7 +392,7 @@ fn a_directory_is_kept_for_a_report_only_until_its_names_are_durable() {
     removed.unwrap();
     server.core.forget(gone, 1);
     assert!(!server.core.known.reports.is_kept(node));
-    // A restart writes everything, too.
+    // A handover also makes everything durable.
     let last = server.directory(ROOT, "last", 0);
     server.directory(last, "inner", 0);
     server.core.forget(last, 1);
@@ -402,8 +403,8 @@ fn a_directory_is_kept_for_a_report_only_until_its_names_are_durable() {
     assert!(!server.known().contains(&last));
 }
 
-/// A program has the file open by a name that another spelling of it was renamed away from. So the kernel may forget the directory
-/// that the file is in now, and another one may take its id.
+/// A program has the file open by a name whose other spelling was renamed away. So the kernel may
+/// forget the directory that contains the file now, and another directory may get its ID.
 #[test]
 fn a_file_in_a_directory_that_the_kernel_has_forgotten_is_not_taken_for_another_one() {
     let Some(server) = Server::first("rw") else {
@@ -429,7 +430,7 @@ fn a_file_in_a_directory_that_the_kernel_has_forgotten_is_not_taken_for_another_
     assert_eq!(server.contents(wrong), b"name");
     assert_eq!(server.contents(file), b"f");
 
-    // A restart waits for such files, as it does for those without a name.
+    // A handover waits for such files, as for files without a name.
     let is_named = |node: NodeId, name: &Name| server.core.is_named(node, name);
     assert_eq!(server.core.known.nameless(is_named), 1);
     let server = server.after_a_restart();

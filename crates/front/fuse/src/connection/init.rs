@@ -1,11 +1,11 @@
-//! The INIT handshake of a connection on which it took place long ago.
+//! The INIT handshake for a connection on which another process has negotiated already.
 //!
-//! `fuser` begins every session by answering the INIT request, which the kernel sends once in the life
-//! of a connection. So the session is created on a socket that holds an INIT request, which offers what
-//! was agreed before and nothing else. Its answer is dropped, and the connection replaces the socket
-//! under the same descriptor number before anything else is read.
+//! `fuser` begins every session by answering INIT, which the kernel sends once per connection. So
+//! the session is created on a socket that contains an INIT request with exactly the negotiated
+//! capabilities. Its answer is discarded. Then the connection replaces the socket under the same
+//! descriptor number, before anything else is read.
 //!
-//! `fuser` owns the descriptor and lends it only, so this takes dup3(2) onto a borrowed one.
+//! `fuser` owns the descriptor and only lends it, so this needs dup3(2) onto a borrowed descriptor.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,32 +13,27 @@ use std::os::fd::OwnedFd;
 use fuser::{Config, Filesystem, InitFlags, KernelConfig, Session, SessionACL};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// Number of the INIT request.
 const INIT: u32 = 26;
-/// The protocol's major version, the only one there is.
 const MAJOR: u32 = 7;
-/// Bytes of a request's header, and of what follows it in INIT.
+/// Bytes of a request header; INIT's body follows.
 const HEADER: usize = 40;
 const BODY: usize = 64;
-/// The longest readahead in the INIT request. No process reads the answer to it.
+/// Maximum readahead in the INIT request. Its answer is ignored.
 const READAHEAD: u32 = 128 << 10;
-/// Capabilities that `fuser` asks for in addition to those its filesystem asks for.
+/// Capabilities that `fuser` requests in addition to the adapter's.
 const BY_FUSER: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_BIG_WRITES)
     .union(InitFlags::FUSE_MAX_PAGES);
 
-/// The version and capabilities agreed with the kernel when the mount began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Minor version of the kernel's protocol.
     pub abi: u32,
-    /// The capabilities that both sides have, and the one to resend requests, which need not be asked
-    /// for.
+    /// Capabilities of both sides, plus FUSE_HAS_RESEND, which is not requested.
     pub flags: u64,
 }
 
 impl Negotiated {
-    /// Returns the agreement that follows from asking for `wanted`.
+    /// Returns the result of requesting `wanted`.
     pub fn new(config: &KernelConfig, wanted: InitFlags) -> Self {
         let known = wanted | BY_FUSER | InitFlags::FUSE_HAS_RESEND;
         Self {
@@ -47,14 +42,13 @@ impl Negotiated {
         }
     }
 
-    /// Returns whether the kernel sends requests again when asked.
     pub const fn resends(self) -> bool {
         self.flags & InitFlags::FUSE_HAS_RESEND.bits() != 0
     }
 }
 
-/// Creates a session on `connection`, about which `negotiated` was agreed. It has read no request of the
-/// kernel yet.
+/// Creates a session on a `connection` with the negotiated capabilities. The session has not read
+/// any kernel request yet.
 pub fn session<F: Filesystem>(
     adapter: F,
     connection: &OwnedFd,
@@ -73,7 +67,7 @@ pub fn session<F: Filesystem>(
     Ok(session)
 }
 
-/// Builds an INIT request as the kernel would send it.
+/// Builds an INIT request like the kernel's.
 pub fn request(negotiated: Negotiated) -> Vec<u8> {
     let flags = negotiated.flags | InitFlags::FUSE_INIT_EXT.bits();
     let low = u32::try_from(flags & u64::from(u32::MAX)).unwrap_or(0);
@@ -83,7 +77,7 @@ pub fn request(negotiated: Negotiated) -> Vec<u8> {
     let mut put = |word: u32| bytes.extend_from_slice(&word.to_ne_bytes());
     put(len);
     put(INIT);
-    // A unique number that is not 0; no node, no user, no process.
+    // A nonzero unique ID; node, user, group and process are 0.
     [2, 0, 0, 0, 0, 0, 0, 0].into_iter().for_each(&mut put);
     for word in [MAJOR, negotiated.abi, READAHEAD, low, high] {
         put(word);
@@ -126,7 +120,7 @@ mod tests {
         let adapter = Asks(Arc::clone(&told));
         let session = session(adapter, &connection, negotiated, Config::default()).unwrap();
         assert_eq!(*told.lock().unwrap(), Some((41, flags.bits())));
-        // The answer to INIT went elsewhere; what is sent from now on does not.
+        // The answer to INIT was discarded; later answers are not.
         assert_eq!(file.metadata().unwrap().len(), 0);
         session.notifier().poll(fuser::PollHandle(1)).unwrap();
         let mut bytes = Vec::new();

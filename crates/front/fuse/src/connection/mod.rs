@@ -1,5 +1,5 @@
-//! The connection to the kernel where `fuser` has no part in it: whether it still has a mount, requests that
-//! are sent again, and a session on a connection that another process began.
+//! Parts of the kernel connection that `fuser` does not handle: detecting unmount, resent requests,
+//! and sessions on another process's connection.
 
 mod init;
 mod notification;
@@ -17,19 +17,20 @@ pub use init::{Negotiated, session};
 pub use notification::notification;
 pub use resend::{RESENT, resend};
 
-/// Opens a second file of a connection. When the first one is closed, the kernel fails the requests that were read from that.
+/// Opens a second file of a connection. When the first file is closed, the kernel fails the
+/// requests read from it.
 pub fn second(connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let new = OwnedFd::from(File::options().read(true).write(true).open("/dev/fuse")?);
     forerun_sys::fuse_device::join(new.as_fd(), connection)?;
     Ok(new)
 }
 
-/// Returns whether the kernel has requests that no thread has taken.
+/// Returns whether the kernel has queued requests that no thread has taken.
 pub fn has_requests(connection: &OwnedFd) -> bool {
     happens(connection, PollFlags::IN)
 }
 
-/// Returns whether the connection still has a mount. FUSE signals an error on one that has none any more.
+/// Returns whether the connection still has a mount. The kernel signals POLLERR after an unmount.
 pub fn is_connected(connection: &OwnedFd) -> bool {
     !happens(connection, PollFlags::ERR)
 }

@@ -1,23 +1,21 @@
-//! Requests that the kernel sends again, and the notification that has it do so.
+//! Makes the kernel resend unanswered requests (FUSE_NOTIFY_RESEND).
 
 use std::io;
 use std::os::fd::AsFd;
 
 use super::notification;
 
-/// Number of the notification (FUSE_NOTIFY_RESEND, Linux 6.9).
+/// Notification code (Linux 6.9).
 const NOTIFY_RESEND: u32 = 7;
 
-/// The bit of a request's number that says that the kernel sends it again.
+/// Bit in the unique ID of a resent request.
 pub const RESENT: u64 = 1 << 63;
 
-/// Has the kernel send again what was read from this connection and not answered.
+/// Makes the kernel resend all requests that were read from this connection and not answered.
 ///
-/// A request that a thread of a killed process is only just reading is not among them: the kernel counts
-/// it as read when that thread leaves read(2). So the last call comes when no such thread is left.
-///
-/// # Errors
-/// The errors of write(2); ENODEV where the mount has ended.
+/// This misses a request that a thread of a killed process is still reading: the kernel counts it
+/// as read only when that thread leaves read(2). So the last call must come after all such threads
+/// have ended. Fails with ENODEV after an unmount.
 pub fn resend(connection: impl AsFd) -> io::Result<()> {
     rustix::io::write(connection, &notification(NOTIFY_RESEND, &[], &[])?)?;
     Ok(())

@@ -11,7 +11,6 @@ use crate::connection::is_connected;
 use crate::error::{HandoverError, MountError};
 use crate::outside::Outside;
 
-/// A mount that the supervisor offers to this process.
 #[derive(Debug)]
 pub struct Inherited {
     supervisor: Channel,
@@ -19,12 +18,11 @@ pub struct Inherited {
     pub(crate) offer: Offer,
 }
 
-/// The offer of a volume that the supervisor gives this process to serve.
+/// A volume that this process may serve now.
 #[derive(Debug)]
 pub struct Turn(pub(crate) Inherited);
 
 impl Inherited {
-    /// Parses the offer that follows the word of a message on `supervisor`.
     pub(super) fn new(
         supervisor: Channel,
         text: &[u8],
@@ -38,31 +36,28 @@ impl Inherited {
         })
     }
 
-    /// Returns where the mount is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.offer.path
     }
 
-    /// Returns the device number of the mount.
     #[must_use]
     pub const fn device(&self) -> (u32, u32) {
         self.offer.device
     }
 
-    /// Returns the identity of the image, as the old process gave it.
+    /// Returns the identity of the image, as sent by the old server.
     #[must_use]
     pub fn identity(&self) -> &[u8] {
         &self.offer.identity
     }
 
-    /// Returns whether a volume is mounted, for writing.
     #[must_use]
     pub const fn is_volume(&self) -> bool {
         matches!(self.offer.kind, Kind::Volume { .. })
     }
 
-    /// Waits until the process that serves the volume has ended. `identity` and `when_ready` are as in
+    /// Waits until the server of the volume has ended. For `identity` and `when_ready` see
     /// [`take_over`](crate::take_over()).
     ///
     /// # Errors
@@ -76,7 +71,7 @@ impl Inherited {
         Ok(Turn(self))
     }
 
-    /// Tells the supervisor that this process is ready, and waits until it is to serve.
+    /// Tells the supervisor that this process is ready, and waits for permission to serve.
     pub(crate) fn wait_to_serve(&self) -> Result<(), HandoverError> {
         FromServer::ready(&self.supervisor).map_err(HandoverError::Socket)?;
         match FromSupervisor::receive(&self.supervisor)? {
@@ -91,7 +86,6 @@ impl Inherited {
         }
     }
 
-    /// Returns the error for an image that is not the one of the offer.
     pub(crate) fn other_image(&self) -> HandoverError {
         let path = self.offer.path.clone();
         HandoverError::OtherImage { path }
@@ -99,8 +93,8 @@ impl Inherited {
 }
 
 impl Turn {
-    /// Returns whether the volume was sound when it was mounted: its damage now was left by servers
-    /// that died.
+    /// Returns whether the volume was undamaged when it was mounted: any damage found now comes
+    /// from servers that died.
     #[must_use]
     pub const fn was_clean(&self) -> bool {
         matches!(self.0.offer.kind, Kind::Volume { was_clean: true })
@@ -108,11 +102,8 @@ impl Turn {
 }
 
 impl Outside {
-    /// Tells the outside process about the mount that this server takes over, so that it can act on it later. Call it
-    /// once, before this process is sandboxed.
-    ///
-    /// # Errors
-    /// The errors of the socket, and what the other process reports.
+    /// Tells the process outside the sandbox about the mount that this server takes over, so that
+    /// it can unmount it later. Must be called once, before this process enters its sandbox.
     pub fn adopt(&self, inherited: &Inherited) -> io::Result<()> {
         self.adopt_mount(inherited.device(), inherited.path())
     }

@@ -1,4 +1,4 @@
-//! The supervisor's part: it holds the connection of a mount, and passes it on.
+//! The supervisor's part: holds the connection of a mount and passes it on.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,10 +22,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Takes the mount that a process asks this one to keep. `text` is what follows the word.
-    ///
-    /// # Errors
-    /// [`HandoverError::Version`] for a message that is not understood.
+    /// Accepts the mount that a server asks the supervisor to keep. `text` follows the word of the
+    /// message.
     pub fn new(text: &[u8], descriptors: Vec<OwnedFd>) -> Result<Self, HandoverError> {
         let offer = Offer::decode(text)?;
         let descriptors = Descriptors::received(descriptors, offer.kind)?;
@@ -39,10 +37,7 @@ impl Kept {
         })
     }
 
-    /// Sets the mount namespace that has the mount, where that is not the one of this process.
-    ///
-    /// # Errors
-    /// That the namespace cannot be joined.
+    /// Sets the mount namespace that contains the mount, if it is not this process's.
     pub fn made_in(&mut self, namespace: &MountNamespace) -> io::Result<()> {
         let connection = &self.descriptors.connection;
         let path = self.offer.path.clone();
@@ -51,10 +46,6 @@ impl Kept {
         Ok(())
     }
 
-    /// Offers the mount to a process that is to serve it.
-    ///
-    /// # Errors
-    /// [`HandoverError::Socket`].
     pub fn offer(&self, channel: &Channel) -> Result<(), HandoverError> {
         let text = self.offer.encode(FromSupervisor::TAKE);
         channel
@@ -62,12 +53,9 @@ impl Kept {
             .map_err(HandoverError::Socket)
     }
 
-    /// Has the kernel send again what a process that has ended took and did not answer. If the mount `is_served` again, what
-    /// the new process is answering comes to it twice. That process does this itself for a volume, when all of the old one has
-    /// ended.
-    ///
-    /// # Errors
-    /// The errors of write(2); ENODEV where the mount has ended.
+    /// Makes the kernel resend the requests that an ended process took and did not answer. If the
+    /// mount already `is_served` again, requests in the new server are duplicated. For a volume the
+    /// new server does this itself, once all of the old one has ended.
     pub fn resend(&self, is_served: bool) -> io::Result<()> {
         match self.offer.kind {
             Kind::Volume { .. } if is_served => Ok(()),
@@ -75,30 +63,23 @@ impl Kept {
         }
     }
 
-    /// Returns where the mount is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.offer.path
     }
 
-    /// Returns whether the kernel still has the mount.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         is_connected(&self.descriptors.connection)
     }
 
-    /// Fails all requests, from now on. The mount stays where it is.
-    ///
-    /// # Errors
-    /// That it cannot be aborted. It ends with the last process that holds its connection.
+    /// Fails all requests from now on. The mount stays. After an error, the connection ends with
+    /// the last process that holds it.
     pub fn abort(&self) -> io::Result<()> {
         self.unmounter.abort()
     }
 
-    /// Takes the mount down. Requests that wait fail when this is dropped.
-    ///
-    /// # Errors
-    /// [`UmountError`].
+    /// Unmounts. Waiting requests fail when this value is dropped.
     pub fn unmount(&self) -> Result<Unmounted, UmountError> {
         self.unmounter.unmount()
     }
@@ -111,7 +92,6 @@ mod tests {
     use super::*;
     use crate::connection::Negotiated;
 
-    /// Returns whether the kernel is told to send requests again.
     fn is_resent(kind: Kind, is_served: bool) -> bool {
         let memory = || memfd_create("connection", MemfdFlags::CLOEXEC).unwrap();
         let (connection, state) = (memory(), memory());

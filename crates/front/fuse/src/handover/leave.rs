@@ -1,4 +1,4 @@
-//! The server's part: it has its mount kept, and leaves it to a successor.
+//! The server's part: has its mount kept, and hands it over to a successor.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -17,7 +17,7 @@ use crate::served::Served;
 use crate::tuning::{RELEASE_PAUSE, RELEASE_WAIT};
 use crate::unmounter::Unmounter;
 
-/// A handle that passes a mount on to another process, from any thread.
+/// A handle to hand over a mount, usable from any thread.
 #[derive(Clone, Debug)]
 pub struct Giver {
     served: Given,
@@ -31,7 +31,6 @@ enum Given {
 }
 
 impl Giver {
-    /// Creates the offer of a mount that this process serves.
     pub(crate) fn new(served: &Served, unmounter: Unmounter) -> Self {
         let served = match served {
             Served::Image(core) => Given::Image(Arc::downgrade(core)),
@@ -40,7 +39,6 @@ impl Giver {
         Self { served, unmounter }
     }
 
-    /// Returns the device number of the mount.
     #[must_use]
     pub const fn device(&self) -> (u32, u32) {
         self.unmounter.device()
@@ -54,10 +52,8 @@ impl Giver {
         served.ok_or(HandoverError::Ended)
     }
 
-    /// Checks that another process could serve the mount if this one died.
-    ///
-    /// # Errors
-    /// Why not.
+    /// Checks that another process could serve the mount if this one died. Returns the obstacle
+    /// otherwise.
     pub fn can_be_kept(&self) -> Result<(), HandoverError> {
         let served = self.served()?;
         match &served {
@@ -78,10 +74,7 @@ impl Giver {
         }
     }
 
-    /// Checks that another process could take over from this one now, as far as this one can tell.
-    ///
-    /// # Errors
-    /// Why not.
+    /// Checks that another process could take over now. Returns the obstacle otherwise.
     pub fn check(&self) -> Result<(), HandoverError> {
         self.can_be_kept()?;
         match self.served()? {
@@ -96,10 +89,8 @@ impl Giver {
         }
     }
 
-    /// Hands the connection to the supervisor, with the caller's word for what the image is.
-    ///
-    /// # Errors
-    /// As [`can_be_kept`](Self::can_be_kept), and those of the system.
+    /// Sends the connection to the supervisor, with `identity`, the caller's identification of the
+    /// image.
     pub fn keep(&self, supervisor: &Channel, identity: &[u8]) -> Result<(), HandoverError> {
         self.can_be_kept()?;
         let served = self.served()?;
@@ -135,11 +126,8 @@ impl Giver {
             .map_err(HandoverError::Socket)
     }
 
-    /// Makes way for a successor that is ready. Calls `end` when nothing is left to be done, while no
-    /// request is answered: it must end this process, and must not unmount.
-    ///
-    /// # Errors
-    /// That it cannot leave now.
+    /// Hands over to a successor that is ready. Calls `end` when everything is done, while no
+    /// request is answered: it must end this process without unmounting.
     pub fn leave(&self, end: impl FnOnce()) -> Result<(), HandoverError> {
         self.can_be_kept()?;
         match self.served()? {
@@ -154,7 +142,7 @@ impl Giver {
                     let Err(error) = has_names(&core) else {
                         break gate;
                     };
-                    // The release that is waited for is answered.
+                    // Let the awaited RELEASE be answered.
                     drop(gate);
                     wait_for_release(until).ok_or(error)?;
                 };
@@ -166,8 +154,8 @@ impl Giver {
     }
 }
 
-/// Waits a moment for files that were removed and closed: the kernel tells of the close later. Returns nothing if the
-/// time is over.
+/// Waits briefly for the RELEASE of removed files, which the kernel sends asynchronously. Returns
+/// `None` when the time is over.
 fn wait_for_release(until: Instant) -> Option<()> {
     (Instant::now() < until).then(|| thread::sleep(RELEASE_PAUSE))
 }

@@ -1,5 +1,5 @@
-//! Messages between the supervisor and a server: a word, and for an [`Offer`] text after it, a line for
-//! each fact, the path last, to the end.
+//! Messages between supervisor and server. Each begins with a word. An [`Offer`] follows as text,
+//! with one line per property; the path comes last and extends to the end.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,51 +13,48 @@ use crate::channel::Channel;
 use crate::connection::Negotiated;
 use crate::error::HandoverError;
 
-/// To be raised with every change to these messages, and with every change to which number a driver
-/// or [`Inodes`](crate::inode::Inodes) gives a node, or which cookie a directory's entry: the kernel
-/// keeps numbers and cookies of the old process. So with every change to the state table.
+/// Version of the protocol. Must be raised with every change to these messages, to the state table,
+/// or to the mapping of nodes to inode numbers ([`Inodes`](crate::inode::Inodes) and drivers) or of
+/// entries to directory cookies: the kernel keeps numbers and cookies of the old process.
 const HEAD: &[u8] = b"forerun handover 4";
 
 /// A message from a server to the supervisor.
 #[derive(Debug)]
 pub enum FromServer {
     Keep(Box<Kept>),
-    /// Nothing is to be kept: the server goes on alone.
+    /// There is nothing to keep: the server continues alone.
     Alone,
-    /// This is the [`lifeline`](crate::lifeline()) of the server.
+    /// The server's [`lifeline`](crate::lifeline()).
     Lifeline(OwnedFd),
-    /// The successor has all it needs to serve the mount.
+    /// The successor is ready to serve the mount.
     Ready,
-    /// Start a successor, and let the process at the other end of this socket know.
+    /// Start a successor, and report to the process at the other end of this socket.
     Restart(OwnedFd),
-    /// The server ends now, so that its successor can take over.
+    /// The server ends now for its successor.
     Leaving,
-    /// The server goes on, for this reason.
+    /// The server continues, for this reason.
     Staying(String),
-    /// The mount has ended, or is to end with the server.
+    /// The mount has ended, or ends with the server.
     Done,
-    /// The server has ended.
     End,
 }
 
 /// A message from the supervisor to a server.
 #[derive(Debug)]
 pub enum FromSupervisor {
-    /// Make a mount: there is none yet.
+    /// Mount the image; no mount exists yet.
     Make,
-    /// Here is a mount to be served.
     Take(Box<Inherited>),
     Go,
-    /// Do not serve it: another process does.
+    /// Do not serve the mount: another process does.
     No,
-    /// End, if that is possible now: a successor is ready.
+    /// End if possible: a successor is ready.
     Leave,
-    /// The supervisor has ended.
     End,
 }
 
 impl FromServer {
-    /// Begins the message with the mount to be kept.
+    /// Word of the message with the mount to keep.
     pub const KEEP: &[u8] = b"keep";
     const ALONE: &[u8] = b"alone";
     const LIFELINE: &[u8] = b"thread";
@@ -67,67 +64,35 @@ impl FromServer {
     const STAYING: &[u8] = b"staying";
     const DONE: &[u8] = b"done";
 
-    /// Says that nothing is to be kept.
-    ///
-    /// # Errors
-    /// The errors of the socket; the same for the others.
     pub fn alone(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::ALONE, &[])
     }
 
-    /// Passes on the lifeline of this process.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn lifeline(supervisor: &Channel, lifeline: BorrowedFd<'_>) -> std::io::Result<()> {
         supervisor.send(Self::LIFELINE, &[lifeline])
     }
 
-    /// Says that this process can take over.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn ready(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::READY, &[])
     }
 
-    /// Asks for a successor; the supervisor tells `asker` what comes of it.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn restart(supervisor: &Channel, asker: BorrowedFd<'_>) -> std::io::Result<()> {
         supervisor.send(Self::RESTART, &[asker])
     }
 
-    /// Says that this process ends for its successor.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn leaving(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::LEAVING, &[])
     }
 
-    /// Says that this process goes on, and why.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn staying(supervisor: &Channel, why: &str) -> std::io::Result<()> {
         let text = [Self::STAYING, b"\n", why.as_bytes()].concat();
         supervisor.send(&text, &[])
     }
 
-    /// Says that the mount ends with this process.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn done(supervisor: &Channel) -> std::io::Result<()> {
         supervisor.send(Self::DONE, &[])
     }
 
-    /// Waits for what the server says next.
-    ///
-    /// # Errors
-    /// [`HandoverError`] of the socket, and for what is not understood.
     pub fn receive(server: &Channel) -> Result<Self, HandoverError> {
         let Some((word, text, descriptors)) = receive(server)? else {
             return Ok(Self::End);
@@ -153,49 +118,29 @@ impl FromServer {
 }
 
 impl FromSupervisor {
-    /// Begins the message with the mount to be served.
+    /// Word of the message with the mount to serve.
     pub const TAKE: &[u8] = b"take";
     const MAKE: &[u8] = b"make";
     const GO: &[u8] = b"go";
     const NO: &[u8] = b"no";
     const LEAVE: &[u8] = b"leave";
 
-    /// Tells the first server to make a mount.
-    ///
-    /// # Errors
-    /// The errors of the socket; the same for the others.
     pub fn make(server: &Channel) -> std::io::Result<()> {
         server.send(Self::MAKE, &[])
     }
 
-    /// Tells a successor that is ready to serve the mount.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn go(server: &Channel) -> std::io::Result<()> {
         server.send(Self::GO, &[])
     }
 
-    /// Tells a successor that it is not needed.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn no(server: &Channel) -> std::io::Result<()> {
         server.send(Self::NO, &[])
     }
 
-    /// Asks a server to end.
-    ///
-    /// # Errors
-    /// The errors of the socket.
     pub fn leave(server: &Channel) -> std::io::Result<()> {
         server.send(Self::LEAVE, &[])
     }
 
-    /// Waits for what the supervisor says next.
-    ///
-    /// # Errors
-    /// [`HandoverError`] of the socket, and for what is not understood.
     pub fn receive(supervisor: &Channel) -> Result<Self, HandoverError> {
         let Some((word, text, descriptors)) = receive(supervisor)? else {
             return Ok(Self::End);
@@ -214,7 +159,6 @@ impl FromSupervisor {
     }
 }
 
-/// The word of a message, what follows it, and the descriptors.
 type Parts = (Vec<u8>, Vec<u8>, Vec<OwnedFd>);
 
 /// Waits for a message and splits it. Returns `None` when the other process has closed the socket.
@@ -228,18 +172,15 @@ fn receive(channel: &Channel) -> Result<Option<Parts>, HandoverError> {
     Ok(Some((part(), part(), descriptors)))
 }
 
-/// The kind of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An image that does not change.
     Image {
-        /// Whether there is a state table of the files that the kernel reads by itself. Without one it is
-        /// given none.
+        /// Whether there is a state table of the files that the kernel reads directly.
         has_state: bool,
     },
-    /// A volume for reading and writing, with a state table.
+    /// A writable volume, with a state table.
     Volume {
-        /// Whether there was nothing wrong with it when it was mounted.
+        /// Whether the volume was undamaged when it was mounted.
         was_clean: bool,
     },
 }
@@ -265,19 +206,17 @@ impl Kind {
     }
 }
 
-/// The descriptors of a mount, as they go along with an offer.
 #[derive(Debug)]
 pub struct Descriptors {
-    /// The connection to the kernel.
     pub connection: OwnedFd,
-    /// The state table of a volume, or of the files that the kernel reads by itself.
+    /// The state table of a volume, or of the files that the kernel reads directly.
     pub state: Option<OwnedFd>,
-    /// The pipe to the process that unmounts when all that hold it are gone.
+    /// The watchdog's pipe. When all copies are closed, the watchdog unmounts.
     pub watchdog: Option<OwnedFd>,
 }
 
 impl Descriptors {
-    /// Takes the descriptors of a message with an offer of this kind.
+    /// Takes the descriptors from a message with an offer of this kind.
     pub fn received(descriptors: Vec<OwnedFd>, kind: Kind) -> Result<Self, HandoverError> {
         let mut descriptors = descriptors.into_iter();
         let mut next = || descriptors.next().ok_or(HandoverError::Version);
@@ -293,7 +232,6 @@ impl Descriptors {
         })
     }
 
-    /// Returns the descriptors in the order of messages.
     pub fn sent(&self) -> Vec<BorrowedFd<'_>> {
         let others = self.state.iter().chain(&self.watchdog);
         let all = std::iter::once(&self.connection).chain(others);
@@ -301,23 +239,19 @@ impl Descriptors {
     }
 }
 
-/// A mount, as it is offered to another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where it is mounted.
     pub path: PathBuf,
     pub device: (u32, u32),
     pub kind: Kind,
-    /// The version and capabilities agreed with the kernel.
     pub negotiated: Negotiated,
-    /// Properties of the image, as the front end of the old process saw them.
+    /// Properties of the image according to the old server.
     pub volume: Vec<u8>,
-    /// The identity of the image, as the caller gave it.
+    /// The identity of the image according to the caller.
     pub identity: Vec<u8>,
 }
 
 impl Offer {
-    /// Encodes the offer as a message that begins with `word`.
     pub fn encode(&self, word: &[u8]) -> Vec<u8> {
         let (major, minor) = self.device;
         let Negotiated { abi, flags } = self.negotiated;
@@ -336,10 +270,7 @@ impl Offer {
         text
     }
 
-    /// Decodes what follows the word of a message.
-    ///
-    /// # Errors
-    /// [`HandoverError::Version`].
+    /// Decodes the text after the word of a message.
     pub fn decode(message: &[u8]) -> Result<Self, HandoverError> {
         Self::parse(message).ok_or(HandoverError::Version)
     }
@@ -393,7 +324,6 @@ mod tests {
         }
     }
 
-    /// Encodes an offer, without the word of its message.
     fn encoded(offer: &Offer) -> Vec<u8> {
         offer.encode(b"word")[5..].to_vec()
     }
@@ -448,7 +378,7 @@ mod tests {
             FromSupervisor::receive(&server),
             Ok(FromSupervisor::Leave)
         ));
-        // A mount without its connection is none, nor is a volume without its state table.
+        // An offer without its connection is invalid, and so is a volume without its state table.
         let text = offer().encode(FromSupervisor::TAKE);
         for descriptors in [&[][..], &[supervisor.as_fd()]] {
             supervisor.send(&text, descriptors).unwrap();

@@ -1,9 +1,9 @@
-//! Options of a mount, as in `-o` and `/etc/fstab`.
+//! Mount options, as in `-o` and `/etc/fstab`.
 //!
-//! One flat value: some of it is for opening the image ([`MountOptions::open_options`]), the rest
-//! for [`mount`](crate::mount()). Words that mount(8) and systemd put into an fstab line for
-//! themselves are accepted and mean nothing here; every other unknown word is an error, because a
-//! misspelt `nolargeblocks` that is silently ignored is worse than none.
+//! Some options apply to opening the image ([`MountOptions::open_options`]), the others to
+//! [`mount`](crate::mount()). Words that mount(8) and systemd use in fstab are accepted and
+//! ignored. Every other unknown word is an error, because a silently ignored typo such as
+//! `nolargeblock` would be worse.
 
 mod parse;
 mod value;
@@ -21,104 +21,99 @@ use crate::{MountNamespace, Outside, StateFile};
 pub use parse::{OptionError, option_words};
 pub use value::parse_size;
 
-/// How to mount. [`MountOptions::default`] is a read-only, nosuid, nodev mount with everything that
-/// makes reading fast turned on.
+/// Mount options. [`MountOptions::default`] is a read-only, nosuid, nodev mount with all read
+/// optimizations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MountOptions {
-    /// `offset=`: where the image starts in its file, in bytes.
+    /// `offset=`: start of the image in its file, in bytes.
     pub offset: u64,
     /// `size=`: length of the image in its file, in bytes.
     pub size: Option<u64>,
-    /// `device=`: files and devices with the data that the image keeps outside itself, in the order
-    /// of its device table. Each word adds one.
+    /// `device=`: files and devices with data outside the image, in the order of its device table.
+    /// Each occurrence adds one.
     pub devices: Vec<PathBuf>,
     /// `objects=`: the object store of a composefs image.
     pub objects: Option<PathBuf>,
-    /// `verity=`: what is done with the digests of objects: `off`, `on` or `require`.
+    /// `verity=`: how to use the digests of objects: `off`, `on` or `require`.
     pub verity: Verity,
-    /// `digest=`: the fs-verity digest that a composefs image must have.
+    /// `digest=`: the required fs-verity digest of a composefs image.
     pub digest: Option<String>,
-    /// `uid=`: owner of everything, instead of the image's.
+    /// `uid=`: owner of all files, replacing the image's.
     pub uid: Option<u32>,
-    /// `gid=`: group of everything, instead of the image's.
+    /// `gid=`: group of all files, replacing the image's.
     pub gid: Option<u32>,
-    /// `unmapped=`: whether owners that the user namespace of the mount does not map are shown as the
-    /// mounting user (`squash`), or are left to the kernel (`keep`).
+    /// `unmapped=`: whether owners that the mount's user namespace does not map are shown as the
+    /// mounting user (`squash`) or left to the kernel (`keep`).
     pub squash_owners: bool,
-    /// `umask=`: permission bits to take away from everything.
+    /// `umask=`: permission bits to remove from all files.
     pub umask: Option<u16>,
-    /// `fmask=`: the same for what is no directory, instead of `umask`.
+    /// `fmask=`: the same for all nodes except directories, instead of `umask`.
     pub file_mask: Option<u16>,
     /// `dmask=`: the same for directories, instead of `umask`.
     pub directory_mask: Option<u16>,
-    /// `time_offset=`, `tz=UTC` and `sys_tz`: minutes east of UTC in which times are kept that have
-    /// no zone of their own.
+    /// `time_offset=`, `tz=UTC` and `sys_tz`: offset from UTC, in minutes east, of times stored
+    /// without a time zone.
     pub utc_offset: i16,
-    /// `allow_other`: other users see the mount too. Implies the permission checks of
-    /// `default_permissions`, so that they see no more than a kernel mount would show them.
+    /// `allow_other`: other users can access the mount. Implies `default_permissions`, so that they
+    /// can access no more than in a kernel mount.
     pub allow_other: bool,
-    /// Whether `allow_other` goes without the permission checks of `default_permissions`, as in programs that
-    /// use libfuse. Not an option in text form: users other than the mounting one can read all then.
+    /// Use `allow_other` without the permission checks of `default_permissions`, as libfuse
+    /// programs do: other users can then read everything. Not available in text form.
     pub permissive: bool,
     /// `default_permissions`: the kernel enforces the image's owners and modes for the mounting
     /// user too.
     pub default_permissions: bool,
-    /// `auto_unmount`: the mount goes when the process that serves it dies, however it dies.
+    /// `auto_unmount`: unmount if the serving process dies for any reason.
     pub auto_unmount: bool,
-    /// `restarts=`: how many times in a minute a process that dies is replaced by another one that
-    /// serves the mount. For programs that keep mounts; [`mount`](crate::mount()) does not use it.
+    /// `restarts=`: how often per minute a server that dies is replaced. For programs that
+    /// supervise mounts; [`mount`](crate::mount()) ignores it.
     pub restarts: u32,
-    /// `readahead=`: bytes kept ahead of a sequential reader; the engine's default if not given.
+    /// `readahead=`: bytes to read ahead of a sequential reader; `None` is the engine's default.
     pub readahead: Option<u64>,
-    /// `cache=`: bytes that cached blocks may hold; the engine's default if not given.
+    /// `cache=`: maximum bytes of cached blocks; `None` is the engine's default.
     pub cache: Option<u64>,
-    /// `threads=`: threads that read ahead, and threads that answer requests.
+    /// `threads=`: number of readahead threads, and of request threads.
     pub threads: Option<usize>,
-    /// `largeblocks` or `nolargeblocks`. The latter is the legacy way in all respects: no readahead
-    /// in the kernel either, so that its cost can be measured.
+    /// `largeblocks` or `nolargeblocks`. The latter disables all optimizations, including the
+    /// kernel's readahead, so that their effect can be measured.
     pub large_blocks: bool,
-    /// `fsname=`: what `mount` and `df` show as the source; the caller's word for the image.
+    /// `fsname=`: the source shown by `mount` and `df`.
     pub fsname: Option<String>,
-    /// `subtype=`: what follows `fuse.` in the type of the mount. Empty for a mount of the plain type
-    /// `fuse`.
+    /// `subtype=`: the part after `fuse.` of the mount's type. Empty for plain `fuse`.
     pub subtype: String,
-    /// `suid`: honour set-user-id bits of the image. Root only.
     pub suid: bool,
-    /// `dev`: honour device nodes of the image. Root only.
     pub dev: bool,
-    /// `exec` or `noexec`.
     pub exec: bool,
-    /// Whether `rw` was asked for. Of most formats the mount is read-only all the same; the caller
-    /// may say so.
+    /// Whether `rw` was given. Mounts of most formats are read-only regardless; the caller may tell
+    /// the user.
     pub rw_asked: bool,
-    /// Whether `ro` was asked for, so that a volume that could be changed is not.
+    /// Whether `ro` was given, so that a writable volume is mounted read-only.
     pub ro_asked: bool,
-    /// Show what can be shown of a damaged image; read-only.
+    /// Show as much as possible of a damaged image; read-only.
     pub rescue: bool,
-    /// The process that mounts and unmounts for this one, which is in a sandbox by then. No option of
-    /// the command line.
+    /// The process that mounts and unmounts for this one, which is sandboxed by then. Not available
+    /// in text form.
     pub outside: Option<Outside>,
-    /// The mount namespace to mount in, where this process lives in a copy of it. No option of the command
-    /// line.
-    pub namespace: Option<MountNamespace>,
-    /// Where the server of a volume, or of an image with [`objects`](Self::objects), writes down what its
-    /// successor is to know. Nothing where no other process is to take the mount over. Not an option in
+    /// The mount namespace to mount in, if this process lives in a copy of it. Not available in
     /// text form.
+    pub namespace: Option<MountNamespace>,
+    /// The state file for a successor of the server, used for volumes and for images with
+    /// [`objects`](Self::objects). `None` if no other process takes over the mount. Not available
+    /// in text form.
     pub state: Option<StateFile>,
-    /// `remount`: change the flags of the mount that is there, see [`remount`](crate::remount()).
+    /// `remount`: change the flags of the existing mount, see [`remount`](crate::remount()).
     pub remount: bool,
-    /// `nolock` and `break_lock`: what is done about the locks of other processes on a volume that
-    /// changes.
+    /// `nolock` and `break_lock`: how to treat other processes' locks on a writable volume.
     pub locking: Locking,
-    /// `dirsync`, `sync`, `discard`, `errors=` and the options of single drivers, as `keep_last_dots`: for
-    /// volumes that are changed.
+    /// `dirsync`, `sync`, `discard`, `errors=` and driver options such as `keep_last_dots`, for
+    /// writable volumes.
     pub write: WriteOptions,
-    /// Whether to raise the kernel's readahead where that is permitted. Not an option in text form:
-    /// it exists so that tests and benchmarks can compare.
+    /// Raise the kernel's readahead if permitted. Not available in text form; used by tests and
+    /// benchmarks.
     pub lift_readahead: bool,
-    /// Whether to push what a sequential reader will want next into the page cache where the
-    /// kernel's readahead cannot be raised. Not an option in text form.
+    /// Push data into the page cache ahead of sequential readers if the kernel's readahead cannot
+    /// be raised. Not available in text form.
     pub push: bool,
 }
 
@@ -168,20 +163,20 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Applies a comma-separated list on top of what is set already; later words win.
-    /// `\,` and `\\` in a value stand for a comma and a backslash.
+    /// Applies a comma-separated list on top of the current options; later words win. `\,` and `\\`
+    /// in a value stand for a comma and a backslash.
     ///
     /// # Errors
-    /// [`OptionError`], naming the word and what would be valid.
+    /// [`OptionError`], which names the word and the valid values.
     pub fn apply(&mut self, list: &str) -> Result<(), OptionError> {
         parse::apply(self, list, None)
     }
 
-    /// Applies a list as [`apply`](Self::apply) does, for mount(8)'s `-s`: unknown words are no error,
-    /// but are returned.
+    /// Does the same as [`apply`](Self::apply), but returns unknown words instead of failing
+    /// (mount(8)'s `-s`).
     ///
     /// # Errors
-    /// A known option with a value that cannot be.
+    /// A known option has an invalid value.
     pub fn apply_known(&mut self, list: &str) -> Result<Vec<String>, OptionError> {
         let mut unknown = Vec::new();
         parse::apply(self, list, Some(&mut unknown))?;
@@ -189,16 +184,12 @@ impl MountOptions {
     }
 
     /// Parses a list on top of the defaults.
-    ///
-    /// # Errors
-    /// As [`apply`](Self::apply).
     pub fn parse(list: &str) -> Result<Self, OptionError> {
         let mut options = Self::default();
         options.apply(list)?;
         Ok(options)
     }
 
-    /// Returns how to open the image under these options.
     #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         let mut open = OpenOptions {
@@ -226,7 +217,6 @@ impl MountOptions {
         open
     }
 
-    /// Returns the values for attributes that a format lacks.
     #[must_use]
     pub fn ownership(&self) -> Ownership {
         let default = Ownership::default();
@@ -240,7 +230,6 @@ impl MountOptions {
         }
     }
 
-    /// Returns whether the kernel is to check permissions.
     pub(crate) const fn kernel_checks(&self) -> bool {
         self.default_permissions || (self.allow_other && !self.permissive)
     }

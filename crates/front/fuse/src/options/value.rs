@@ -1,12 +1,12 @@
-//! Values of mount options: sizes, octal masks, plain numbers.
+//! Parses values of mount options: sizes, octal masks, numbers.
 
 use forerun_vfs::Verity;
 
-/// Parses a number of bytes as mount options take it: digits, hexadecimal ones behind `0x`, with an optional K, M, G or T, or KiB and so
-/// on, which count in steps of 1024. Front ends use it for sizes elsewhere too.
+/// Parses a size in bytes: decimal or `0x` hexadecimal digits, with an optional unit K, M, G or T,
+/// or KiB and so on, in steps of 1024. Front ends use it for other sizes too.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
-    // `K` and `KiB` are one unit; `iB` behind a digit is none.
+    // `K` and `KiB` are the same unit; `iB` directly after a digit is invalid.
     let text = text
         .strip_suffix("iB")
         .filter(|rest| !rest.ends_with(|char: char| char.is_ascii_digit()))
@@ -25,26 +25,26 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// Parses hexadecimal digits only, as messages print offsets behind `0x`.
+/// Parses only hexadecimal digits, as in the offsets that messages print after `0x`.
 fn hexadecimal(digits: &str) -> Option<u64> {
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_plain.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// Parses digits only: no sign, no blanks.
+/// Parses only digits: no sign, no blanks.
 pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?
 }
 
-/// Parses permission bits in octal, at most 0777.
+/// Parses octal permission bits, at most 0777.
 pub fn mask(text: &str) -> Option<u16> {
     let octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
     let bits = octal.then(|| u16::from_str_radix(text, 8).ok())??;
     (bits <= 0o777).then_some(bits)
 }
 
-/// Parses the minutes between UTC and a zone: a day at the most, either way.
+/// Parses a time zone offset in minutes, at most one day in either direction.
 pub fn minutes(text: &str) -> Option<i16> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -54,19 +54,17 @@ pub fn minutes(text: &str) -> Option<i16> {
     Some(if negative { -minutes } else { minutes })
 }
 
-/// Returns the minutes east of UTC of this system's zone, now.
+/// Returns the current offset of the system's time zone in minutes east of UTC.
 pub fn local_offset() -> i16 {
     let seconds = jiff::Zoned::now().offset().seconds();
     i16::try_from(seconds / 60).unwrap_or(0)
 }
 
-/// Parses the value of `digest`: a SHA-256 digest.
 pub fn digest(text: &str) -> Option<String> {
     let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_digest.then(|| text.to_ascii_lowercase())
 }
 
-/// Parses the value of `verity`: whether digests are checked.
 pub fn verity(text: &str) -> Option<Verity> {
     match text {
         "off" => Some(Verity::Off),

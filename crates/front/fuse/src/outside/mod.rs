@@ -1,8 +1,8 @@
-//! A process outside of the sandbox, which mounts and unmounts for its server.
+//! A helper process outside the sandbox that mounts and unmounts for its server.
 //!
-//! A process in a sandbox can neither mount nor unmount, nor run fusermount3. So a server that is to be
-//! confined starts another process first, and sends it requests. These are few and name no path: the
-//! other process has the command line of the mount. It reads no byte of an image.
+//! A sandboxed process can neither mount nor unmount, nor run fusermount3. So a server starts the
+//! helper before it enters its sandbox, and sends requests to it. The few requests contain no path
+//! to mount on: the helper has the mount's command line. It reads no byte of an image.
 
 pub mod packet;
 
@@ -19,7 +19,7 @@ use forerun_io::Unpoisoned;
 use crate::{MountError, UmountError, Unmounted};
 use packet::Packet;
 
-/// The first words of requests and answers.
+/// First words of requests and answers.
 pub mod word {
     pub const ATTACH: &str = "attach";
     pub const ADOPT: &str = "adopt";
@@ -35,7 +35,7 @@ pub mod word {
     pub const FAILED: &str = "failed";
 }
 
-/// The process, as the server sees it. It ends with the last handle, or with the server.
+/// A handle to the helper. The helper ends with the last handle or with the server.
 #[derive(Clone, Debug)]
 pub struct Outside(Arc<Handle>);
 
@@ -46,7 +46,7 @@ struct Handle {
     process: Child,
 }
 
-/// A mount that fails leaves no process behind when its own has ended.
+/// Waits for the helper, so that a failed mount leaves no process behind.
 impl Drop for Handle {
     fn drop(&mut self) {
         let mut socket = self.socket.lock().unpoisoned();
@@ -66,12 +66,10 @@ impl Eq for Outside {}
 /// Separates the text of an error from its hint.
 pub const HINT: char = '\0';
 
-/// A mount that was just made.
 pub struct MountedOutside {
     pub connection: OwnedFd,
     pub device: (u32, u32),
     pub path: PathBuf,
-    /// The pipe to the watchdog.
     pub watchdog: Option<OwnedFd>,
 }
 
@@ -83,7 +81,7 @@ impl Outside {
         Self(Arc::new(Handle { socket, process }))
     }
 
-    /// Passes on the mount with this device number and path, which this server takes over.
+    /// Tells the helper about a mount that this server takes over.
     pub(crate) fn adopt_mount(&self, device: (u32, u32), path: &Path) -> io::Result<()> {
         let request = [word::ADOPT.as_bytes(), b" ", &place(device, path)].concat();
         self.done(&request, &[]).map(drop)
@@ -114,7 +112,7 @@ impl Outside {
         }
     }
 
-    /// Unmounts what `connection` is of; where it is in use, only `also_in_use`.
+    /// Unmounts the mount of `connection`; if it is in use, only with `also_in_use`.
     pub(crate) fn unmount(
         &self,
         connection: &OwnedFd,
@@ -134,24 +132,23 @@ impl Outside {
         }
     }
 
-    /// Waits until the mount answers a request, in the namespace that has it.
     pub(crate) fn answers(&self) -> io::Result<()> {
         self.done(word::ANSWERS.as_bytes(), &[]).map(drop)
     }
 
-    /// Raises the kernel's readahead of the mount. Returns whether that worked.
+    /// Raises the mount's kernel readahead. Returns whether that succeeded.
     pub(crate) fn lift(&self, readahead: u64) -> bool {
         let request = format!("{} {readahead}", word::LIFT);
         self.done(request.as_bytes(), &[]).is_ok()
     }
 
-    /// Returns `/proc/THREAD/syscall`, which takes the right to trace the thread.
+    /// Returns the contents of `/proc/THREAD/syscall`, which needs the privilege to trace the
+    /// thread.
     pub(crate) fn call_of(&self, thread: u32) -> io::Result<String> {
         let request = format!("{} {thread}", word::CALL);
         Ok(self.done(request.as_bytes(), &[])?.text)
     }
 
-    /// Opens a second file of the connection.
     pub(crate) fn second(&self, connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let answer = self.done(word::SECOND.as_bytes(), &[connection])?;
         let mut descriptors = answer.descriptors.into_iter();
@@ -160,11 +157,8 @@ impl Outside {
             .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Has the process abort the connection once this server is dead, which the end of `lifeline` says. No other
-    /// process serves the mount then.
-    ///
-    /// # Errors
-    /// The errors of the socket.
+    /// Makes the helper abort the connection once this server is dead, that is, at end of file on
+    /// `lifeline`. Only for mounts that no successor serves.
     pub fn watch(&self, lifeline: BorrowedFd<'_>) -> io::Result<()> {
         self.done(word::WATCH.as_bytes(), &[lifeline]).map(drop)
     }
@@ -177,7 +171,6 @@ impl Outside {
         }
     }
 
-    /// Asks the other process, and waits for the answer.
     fn ask(&self, request: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<Packet> {
         let ended = || {
             let text = "the process outside of the sandbox has ended";
@@ -191,7 +184,7 @@ impl Outside {
     }
 }
 
-/// Takes bytes as a message, for the fuzz targets.
+/// Parses bytes as a message, for fuzz targets.
 #[cfg(feature = "fuzzing")]
 pub fn exercise(bytes: &[u8]) {
     let sent = rustix::net::socketpair(
@@ -213,14 +206,13 @@ pub fn exercise(bytes: &[u8]) {
     }
 }
 
-/// Encodes a place for [`parse_place`].
+/// Encodes a device and path for [`parse_place`].
 pub fn place(device: (u32, u32), path: &Path) -> Vec<u8> {
     let (major, minor) = device;
     let numbers = format!("{major} {minor} ");
     [numbers.as_bytes(), path.as_os_str().as_bytes()].concat()
 }
 
-/// Parses `8 1 /mnt`.
 pub fn parse_place(bytes: &[u8]) -> Option<((u32, u32), PathBuf)> {
     let mut parts = bytes.splitn(3, |&byte| byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();

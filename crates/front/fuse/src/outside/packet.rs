@@ -1,4 +1,4 @@
-//! The messages between a server and the process outside: a word, text, and descriptors.
+//! Messages between a server and its helper: a word, text, and descriptors.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -7,14 +7,13 @@ use forerun_sys::packet;
 
 const MAX: usize = 16 << 10;
 
-/// A message that was received.
 #[derive(Debug)]
 pub struct Packet {
-    /// Up to the first space.
+    /// The text up to the first space.
     pub word: String,
-    /// The text after it.
+    /// The text after the word.
     pub text: String,
-    /// The same as bytes: a path need not be UTF-8.
+    /// The same text as bytes: a path need not be UTF-8.
     pub bytes: Vec<u8>,
     pub descriptors: Vec<OwnedFd>,
 }
@@ -27,7 +26,7 @@ pub fn send(socket: &OwnedFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io
     )?)
 }
 
-/// Waits for a message. Returns nothing when the other process has ended.
+/// Waits for a message. Returns `None` when the other process has ended.
 pub fn receive(socket: &OwnedFd) -> io::Result<Option<Packet>> {
     let Some(received) = packet::receive(socket, MAX)? else {
         return Ok(None);

@@ -1,11 +1,12 @@
-//! The state of a server that its next one needs, in a file in memory that the supervisor holds too.
+//! The state that a server leaves to its successor, in a memory file that the supervisor holds too.
 //!
-//! A server writes to the file before it sends an answer that the kernel relies on. The file has slots of a
-//! fixed length. A slot lies in one page and has a checksum: one that was cut short when the server was killed
-//! counts as empty. The first slot is the head.
+//! A server writes to the file before it sends an answer that the kernel relies on. The file
+//! consists of slots of fixed length. A slot lies in one page and has a checksum: one that was
+//! truncated when the server was killed counts as empty. The first slot is the head.
 //!
-//! The state of an image is the [files of the host](Registered) that the kernel reads by itself, that of a
-//! volume the [inodes](VolumeState) that the kernel knows. Nothing here knows FUSE or a driver.
+//! For an image, the state consists of the [host files](Registered) that the kernel reads directly;
+//! for a volume, of the [inodes](VolumeState) that the kernel knows. This module knows neither FUSE
+//! nor drivers.
 
 mod registered;
 mod volume;
@@ -20,22 +21,17 @@ use rustix::fs::{MemfdFlags, memfd_create};
 pub use registered::{HostFile, Registered, Registration, RegistrationSlot};
 pub use volume::{KnownInode, VolumeState};
 
-/// Slots of a table, the head included.
+/// Maximum number of slots, including the head.
 const MAX: u64 = 1 << 18;
-/// Bytes of a slot before its contents: a checksum, and how long they are.
+/// Bytes of a slot before its contents: checksum and length.
 const FRAME: usize = 16;
-/// Slots that are read together.
 const READ_TOGETHER: usize = 1024;
 
-/// The file of a new table. A process in a sandbox can create no such file.
+/// The file of a new table. A sandboxed process cannot create one.
 #[derive(Clone, Debug)]
 pub struct StateFile(Arc<OwnedFd>);
 
 impl StateFile {
-    /// Makes one.
-    ///
-    /// # Errors
-    /// The errors of memfd_create(2).
     pub fn new() -> io::Result<Self> {
         let file = memfd_create("forerun-state", MemfdFlags::CLOEXEC)?;
         Ok(Self(Arc::new(file)))
@@ -50,11 +46,10 @@ impl PartialEq for StateFile {
 
 impl Eq for StateFile {}
 
-/// A file of slots of `LEN` bytes.
 #[derive(Debug)]
 struct Slots<const LEN: usize> {
     file: Arc<OwnedFd>,
-    /// Slots below `end` that are empty.
+    /// Empty slots below `end`.
     free: Vec<u64>,
     end: u64,
 }
@@ -68,8 +63,8 @@ impl<const LEN: usize> Slots<LEN> {
         }
     }
 
-    /// Reads the slots of earlier servers, and passes on the contents of those that are not empty. The file
-    /// may go on after `end` bytes.
+    /// Reads the slots of earlier servers and visits the contents of the nonempty ones. Ignores the
+    /// file beyond `end` bytes.
     fn inherit(file: OwnedFd, end: u64, mut visit: impl FnMut(u64, &[u8])) -> io::Result<Self> {
         // The last slot may be shorter.
         let end = end.min(len(&file)?).div_ceil(u64_from(LEN));
@@ -100,7 +95,7 @@ impl<const LEN: usize> Slots<LEN> {
         self.file.try_clone()
     }
 
-    /// Fills an empty slot. Its contents are in the file when this returns.
+    /// Fills an empty slot. When this returns, the contents are in the file.
     fn add(&mut self, contents: &[u8]) -> io::Result<u64> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -133,7 +128,6 @@ impl<const LEN: usize> Slots<LEN> {
     }
 }
 
-/// Returns the contents of the first slot.
 fn head(file: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = [0; 64];
     read(file, &mut bytes, 0)?;
@@ -144,7 +138,6 @@ fn len(file: &OwnedFd) -> io::Result<u64> {
     u64::try_from(rustix::fs::fstat(file)?.st_size).map_err(io::Error::other)
 }
 
-/// Returns how many bytes of memory a file takes.
 fn allocated(file: &OwnedFd) -> io::Result<u64> {
     let blocks = u64::try_from(rustix::fs::fstat(file)?.st_blocks).map_err(io::Error::other)?;
     blocks
@@ -159,7 +152,7 @@ fn unframed(slot: &[u8]) -> Option<&[u8]> {
     (u64::from_ne_bytes(*sum) == checksum(contents)).then_some(contents)
 }
 
-/// Reads bytes, or fewer where the file ends. Returns how many.
+/// Reads into `bytes`, up to the end of the file. Returns the number of bytes read.
 fn read(file: &OwnedFd, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -178,7 +171,7 @@ fn write_all(file: &OwnedFd, bytes: &[u8], at: u64) -> io::Result<()> {
     }
 }
 
-/// Computes FNV-1a, eight bytes at a time. The only damage to expect is a slot that is cut short.
+/// Computes FNV-1a over eight bytes at a time. The only expected damage is a truncated slot.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |word: u64| sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3);
@@ -192,7 +185,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     sum
 }
 
-/// Splits numbers off the front of bytes.
+/// Splits integers off the front of bytes.
 fn numbers<const COUNT: usize>(bytes: &[u8]) -> Option<([u64; COUNT], &[u8])> {
     let (words, rest) = bytes.split_at_checked(COUNT * 8)?;
     let words = words.as_chunks::<8>().0.first_chunk::<COUNT>()?;

@@ -1,21 +1,19 @@
-//! The files of the host that the kernel reads by itself for a mount (FUSE passthrough).
+//! The host files that the kernel reads directly for a mount (FUSE passthrough).
 //!
-//! The kernel numbers these files, and keeps them until the number is given back. All handles of an inode
-//! must be opened with the same number, so the next server needs the numbers of the old one, and which handles use
-//! them. Each handle has a slot. A server writes the slot before it answers
-//! the OPEN, and clears it when the handle is released, before it gives the number back. So a number in a slot is always
-//! valid; a server that is killed in between leaves at most a slot of a handle that the kernel does not know, and its number
-//! is kept until the mount ends. The head says whether files may be registered at all.
+//! The kernel gives each registered file a number and keeps the file until the number is released.
+//! All handles of an inode must use the same number, so the next server needs the numbers and the
+//! handles that use them. Each handle has a slot. A server writes the slot before it answers OPEN,
+//! and clears it on RELEASE before it releases the number. So a number in a slot is always valid. A
+//! server that is killed in between leaves at most the slot of a handle unknown to the kernel,
+//! whose number is kept until the mount ends. The head says whether files may be registered at all.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use super::{Slots, StateFile, head, numbers};
 
-/// Bytes of a slot.
 const SLOT: usize = 64;
 
-/// A file of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostFile {
     pub device: u64,
@@ -27,38 +25,29 @@ pub struct HostFile {
 pub struct Registration {
     pub number: u64,
     pub file: HostFile,
-    /// The kernel's number of the registration.
     pub id: u32,
-    /// The number of the handle.
     pub handle: u64,
 }
 
-/// Where a registration is written.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RegistrationSlot(u64);
 
-/// A table of registrations that is written to.
 #[derive(Debug)]
 pub struct Registered(Slots<SLOT>);
 
-/// The state that earlier servers have left.
+/// The state left by earlier servers.
 #[derive(Debug)]
 pub struct Earlier {
     pub registrations: Vec<(Registration, RegistrationSlot)>,
-    /// No more files are to be registered.
     pub has_stopped: bool,
 }
 
 impl Registered {
-    /// Begins an empty table.
     pub fn new(file: &StateFile) -> Self {
         Self(Slots::new(file))
     }
 
-    /// Reads the table of earlier servers, and goes on with it. Their registrations keep their slots.
-    ///
-    /// # Errors
-    /// The errors of the file.
+    /// Reads the table of earlier servers and continues it. Their registrations keep their slots.
     pub fn inherit(file: OwnedFd) -> io::Result<(Self, Earlier)> {
         let has_stopped = head(&file)?.is_some();
         let mut registrations = Vec::new();
@@ -72,34 +61,23 @@ impl Registered {
         Ok((Self(slots), earlier))
     }
 
-    /// Makes another descriptor of the file, for the supervisor.
-    ///
-    /// # Errors
-    /// The errors of dup(2).
+    /// Duplicates the file's descriptor for the supervisor.
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.0.share()
     }
 
-    /// Writes a registration. It is in the file when this returns.
-    ///
-    /// # Errors
-    /// The errors of the file; `StorageFull` where there are too many.
+    /// Writes a registration. When this returns, it is in the file. Fails with `StorageFull` if the
+    /// table is full.
     pub fn add(&mut self, registration: &Registration) -> io::Result<RegistrationSlot> {
         self.0.add(&encode(registration)).map(RegistrationSlot)
     }
 
-    /// Clears a slot.
-    ///
-    /// # Errors
-    /// The errors of the file. The registration may still be there.
+    /// Clears a slot. After an error the registration may still be there.
     pub fn remove(&mut self, slot: RegistrationSlot) -> io::Result<()> {
         self.0.remove(slot.0)
     }
 
-    /// Writes that no more files are to be registered, by any server.
-    ///
-    /// # Errors
-    /// The errors of the file.
+    /// Records that no server may register more files.
     pub fn stop(&self) -> io::Result<()> {
         self.0.write(0, b"stopped")
     }
@@ -163,7 +141,7 @@ mod tests {
         let (mut next, registrations, has_stopped) = inherited(&table);
         assert_eq!(registrations, [1, 3, 4].map(registration));
         assert!(!has_stopped);
-        // Empty slots are used again, those of earlier servers stay.
+        // Empty slots are reused; those of earlier servers stay.
         for number in 5..8 {
             next.add(&registration(number)).unwrap();
         }

@@ -1,8 +1,9 @@
 //! The inodes of a volume that the kernel knows.
 //!
-//! Each directory has a slot with its number and name, so that the next server finds it again. Files have none:
-//! after a death their numbers lead to nothing, and the kernel looks their names up anew. A server that makes
-//! way for another writes all inodes behind the slots when nothing changes any more, files with their openings.
+//! Each directory has a slot with its number and name, so that the next server can find it. Files
+//! have none: after a crash their numbers are invalid, and the kernel looks up their names again. A
+//! server that hands over writes all inodes after the slots, including files and their open counts,
+//! when nothing changes any more.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +13,7 @@ use forerun_io::{u64_from, usize_from};
 
 use super::{Slots, StateFile, allocated, head, len, numbers, read, write_all};
 
-/// Bytes of a slot: a name of 255 characters takes 765 of them.
+/// Bytes of a slot; a name of 255 characters takes up to 765.
 const SLOT: usize = 1024;
 
 /// An inode that the kernel knows.
@@ -22,50 +23,44 @@ pub struct KnownInode {
     pub parent: u64,
     pub name: Vec<u8>,
     pub is_directory: bool,
-    /// When a directory was created, in nanoseconds.
+    /// Creation time of a directory in nanoseconds.
     pub created: u64,
-    /// Whether the next fsync(2) of this directory must report that an earlier server died. It is known only after
-    /// [`VolumeState::leave`] has saved the table.
+    /// Whether the next fsync(2) of this directory must report that an earlier server died. Known
+    /// only after [`VolumeState::leave`].
     pub is_unreported: bool,
-    /// How many answers have named it that the kernel has not forgotten. Never too few.
+    /// Number of the kernel's references. Never too low.
     pub times: u64,
-    /// How many times it is open. Known after [`VolumeState::leave`] only.
+    /// Number of open handles. Known only after [`VolumeState::leave`].
     pub opens: u64,
 }
 
-/// A table that is written to. If writing fails, the file is emptied, so that no process relies on it.
+/// A writable table. If writing fails, the file is emptied, so that no process relies on it.
 #[derive(Debug)]
 pub struct VolumeState {
     slots: Slots<SLOT>,
     places: HashMap<u64, u64>,
-    /// Servers before this one.
     server: u64,
     has_failed: bool,
 }
 
-/// The inodes that the servers before have left.
 #[derive(Debug)]
 pub struct InheritedInodes {
-    /// All that the kernel knows where the last server made way, and only directories where it died.
+    /// All inodes that the kernel knows if the last server handed over; only directories if it
+    /// died.
     pub inodes: Vec<KnownInode>,
     pub has_died: bool,
-    /// Whether the root has still to report that a server has died.
+    /// Whether the root must still report that a server died.
     pub is_unreported: bool,
 }
 
-/// The contents of the first slot.
 struct Head {
     server: u64,
-    /// Where the inodes are that a server has left. Nothing begins at 0.
+    /// Start and length of the inodes that a server left; start 0 means none.
     left: (u64, u64),
     is_unreported: bool,
 }
 
 impl VolumeState {
-    /// Begins an empty table.
-    ///
-    /// # Errors
-    /// The errors of the file.
     pub fn new(file: &StateFile) -> io::Result<Self> {
         Self::begin(Slots::new(file), HashMap::new(), 0)
     }
@@ -81,10 +76,8 @@ impl VolumeState {
         Ok(this)
     }
 
-    /// Reads the table of earlier servers, and goes on with it.
-    ///
-    /// # Errors
-    /// The errors of the file; `InvalidData` where it is no table.
+    /// Reads the table of earlier servers and continues it. Fails with `InvalidData` if the file is
+    /// not a valid table.
     pub fn inherit(file: OwnedFd) -> io::Result<(Self, InheritedInodes)> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let head = head(&file)?;
@@ -94,7 +87,7 @@ impl VolumeState {
         let end = if has_died { u64::MAX } else { start };
         let mut inodes = Vec::new();
         if !has_died {
-            // The file may have holes, and say that it is longer than the memory of this machine.
+            // The file may be sparse and claim to be longer than the machine's memory.
             if start.checked_add(left) != Some(len(&file)?) || left > allocated(&file)? {
                 return Err(invalid());
             }
@@ -121,20 +114,16 @@ impl VolumeState {
         Ok((this, inherited))
     }
 
-    /// Returns how many servers the mount had before.
     pub const fn server(&self) -> u64 {
         self.server
     }
 
-    /// Makes another descriptor of the file, for the supervisor.
-    ///
-    /// # Errors
-    /// The errors of dup(2).
+    /// Duplicates the file's descriptor for the supervisor.
     pub fn share(&self) -> io::Result<OwnedFd> {
         self.slots.share()
     }
 
-    /// Records what the kernel knows of a directory.
+    /// Records the kernel's references to a directory.
     pub fn put(&mut self, inode: &KnownInode) {
         if self.has_failed {
             return;
@@ -147,14 +136,14 @@ impl VolumeState {
             }),
         };
         match written {
-            // What is not recorded is only lost to programs that are in the directory when the server dies.
+            // A directory without a record is lost only to programs that use it when the server
+            // dies.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
             Err(error) => self.fail(&error),
             Ok(()) => {}
         }
     }
 
-    /// Records that a directory has no name any more, or that the kernel has forgotten it.
     pub fn remove(&mut self, number: u64) {
         if let Some(slot) = self.places.remove(&number)
             && !self.has_failed
@@ -165,9 +154,7 @@ impl VolumeState {
     }
 
     /// Writes all inodes that the kernel knows, for a server that takes over while nothing changes.
-    ///
-    /// # Errors
-    /// The errors of the file. The table is as before then.
+    /// After an error the table is unchanged.
     pub fn leave(
         &self,
         inodes: impl Iterator<Item = KnownInode>,
@@ -183,7 +170,7 @@ impl VolumeState {
             bytes.extend_from_slice(&contents);
         }
         let start = self.slots.end * u64_from(SLOT);
-        // What an earlier server has left may be longer.
+        // Data of an earlier server may be longer.
         rustix::fs::ftruncate(&self.slots.file, start)?;
         write_all(&self.slots.file, &bytes, start)?;
         self.write_head((start, u64_from(bytes.len())), is_unreported)
@@ -311,7 +298,7 @@ mod tests {
             [inode(2, true), renamed.clone(), inode(5, true)]
         );
         assert_eq!(next.server(), 1);
-        // The slot of a directory that has gone is used again.
+        // The slot of a removed directory is reused.
         next.remove(2);
         next.put(&inode(7, true));
         let (last, mut left) = inherited(&next);

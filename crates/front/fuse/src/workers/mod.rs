@@ -1,19 +1,19 @@
-//! The threads that answer requests, in two lanes: metadata and file data.
+//! The workers that answer requests, with separate queues for metadata and file data.
 //!
-//! The threads that take requests from the kernel answer them on the spot: no hand-over, no queue.
-//! But a source can be slow (a failing disk, a server far away), and a request that no thread takes
-//! waits although its answer is in memory. Three rules prevent that:
+//! The threads that take requests from the kernel answer them inline, without a queue. But a source
+//! can be slow (a failing disk, a distant server), and then requests whose answers are in memory
+//! would wait if no thread took them. Three rules prevent that:
 //!
-//! - Data leaves two of these threads free and metadata leaves one. A request that finds no place is
-//!   handed over to the threads of its lane.
-//! - Where the image says that it is slow ([`forerun::Reader::is_slow`]), a request is first answered
-//!   from what is here, and handed over only if that does not suffice. So a request that needs no
-//!   server is never queued behind one that does, metadata or data.
-//! - Each lane has its own queue and its own threads. These are started as needed, end when idle and
-//!   or when the mount has ended, and are bounded in number. The kernel bounds the queues: it has one request per
-//!   waiting process, and a limit for those in the background.
+//! - Data requests leave two of these threads free, and metadata requests leave one. A request that
+//!   finds no free thread goes to its queue's workers.
+//! - If the image is slow ([`forerun::Reader::is_slow`]), a request is first tried with what is in
+//!   memory, and goes to a worker only if that is not enough. So a request that needs no server
+//!   never waits behind one that does, for metadata and data alike.
+//! - Each queue has its own workers. They are started as needed, end when idle or when the mount
+//!   has ended, and are limited in number. The kernel limits the queues: it has one request per
+//!   waiting process, and a limit on background requests.
 //!
-//! A request that was handed over may be answered before its thread is done (`pending.rs`).
+//! A request given to a worker may be answered before the worker is done (`pending.rs`).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,51 +29,42 @@ use fuser::Errno;
 use crate::guarded::{guarded, tell_of_panic};
 use crate::pending::{Pending, Watch};
 
-/// Most threads of a lane, where memory is not scarce.
+/// Maximum workers per queue if memory is not scarce.
 const MAX_THREADS: usize = 64;
-/// Memory that one of them may take. Most wait for a source, with nothing in their buffers yet.
+/// Memory per worker. Most wait for a source with empty buffers.
 const THREAD: u64 = 512 << 10;
-/// How long one of them waits for more work.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The kind of a request, which decides the threads that answer it.
+/// The kind of a request, which selects its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     Metadata,
-    /// Bytes of files, and that they be durable.
+    /// File data, and syncing it.
     Data,
 }
 
 /// Properties of a request that are known before it is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Whose threads answer it.
     pub lane: Lane,
-    /// The thread that waits for the answer; 0 where the kernel does not say.
+    /// The thread that waits for the answer; 0 if unknown.
     pub pid: u32,
-    /// Whether to try without a wait first.
+    /// Whether to try without waiting first.
     pub is_slow: bool,
 }
 
-/// Requests that wait for the source, and what became of others that did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Requests that wait now.
     pub now: usize,
-    /// Requests for metadata that were handed over so far.
     pub metadata: u64,
-    /// Requests for data that were handed over so far.
     pub data: u64,
-    /// Threads that work on what was handed over, or are idle.
     pub threads: usize,
-    /// Requests that were answered with an error since their reader was killed or the mount was to
-    /// end.
+    /// Requests answered with an error because their reader was killed or the mount was ending.
     pub refused: u64,
 }
 
-/// The threads that answer.
 #[derive(Clone)]
 pub struct Workers {
     shared: Arc<WorkersShared>,
@@ -86,26 +77,25 @@ impl std::fmt::Debug for Workers {
 }
 
 struct WorkersShared {
-    /// Requests being answered on the spot, and those of them that are for data.
+    /// Requests being answered inline; `inline_data` counts those for data.
     inline: AtomicUsize,
     inline_data: AtomicUsize,
     takers: usize,
-    /// When each of them began, in milliseconds from `start`, and one; 0 is a free place.
+    /// When each inline request began, in milliseconds since `start` plus 1; 0 is a free entry.
     begun: Vec<AtomicU64>,
     start: Instant,
     max_threads: usize,
-    /// Threads hold their queue and nothing else, so that they can be told that this is gone.
+    /// Workers hold only their queue, so that the queue can tell them when this value is dropped.
     metadata: Arc<Queue>,
     data: Arc<Queue>,
     watch: Arc<Watch>,
 }
 
-/// The queue and the threads of a lane.
 #[derive(Default)]
 struct Queue {
     state: Mutex<LaneState>,
     arrived: Condvar,
-    /// A thread has become idle while [`Workers::drain`] waits.
+    /// Signals that a worker has become idle while [`Workers::drain`] waits.
     drained: Condvar,
     handed_over: AtomicU64,
 }
@@ -115,13 +105,12 @@ struct LaneState {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
-    /// [`Workers::drain`] waits for all threads to be idle.
+    /// [`Workers::drain`] waits for all workers to be idle.
     draining: bool,
-    /// No more jobs come: threads end as soon as they are idle.
+    /// No more jobs will come: workers end as soon as they are idle.
     closed: bool,
 }
 
-/// A request that is being answered by the thread that took it.
 struct OnTheSpot<'s> {
     shared: &'s WorkersShared,
     lane: Lane,
@@ -129,7 +118,7 @@ struct OnTheSpot<'s> {
 }
 
 impl Workers {
-    /// Creates the pool of worker threads. `takers` is the number of threads that take requests from the kernel.
+    /// Creates the pool. `takers` is the number of threads that take requests from the kernel.
     pub fn new(takers: usize) -> Self {
         let shared = WorkersShared {
             inline: AtomicUsize::new(0),
@@ -147,9 +136,8 @@ impl Workers {
         }
     }
 
-    /// Runs `work` for the answer and passes that to `answer`, now or later. `work` may run twice. A
-    /// panic ends this request and nothing else: where `answer` is dropped, the reply that it holds
-    /// answers with an error.
+    /// Runs `work` and passes its result to `answer`, now or later. `work` may run twice. A panic
+    /// ends only this request: dropping `answer` drops the reply, which then sends an error.
     pub fn run<T: 'static>(
         &self,
         about: About,
@@ -174,7 +162,7 @@ impl Workers {
         self.hand_over(about.lane, Box::new(move || pending.work()));
     }
 
-    /// Runs `job` exactly once, on this thread or on one of its lane, and lets it end in any case.
+    /// Runs `job` exactly once, on this thread or on a worker. The job is never cancelled.
     pub fn run_once(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
         match self.shared.enter(lane) {
             Some(_place) => {
@@ -184,8 +172,8 @@ impl Workers {
         }
     }
 
-    /// Runs `job` as [`run_once`](Self::run_once) does, for a job that needs bytes of the request. They
-    /// are only copied where the job is handed over.
+    /// Does the same as [`run_once`](Self::run_once) for a job that needs bytes of the request,
+    /// which are copied only for a worker.
     pub fn run_with(&self, lane: Lane, bytes: &[u8], job: impl FnOnce(&[u8]) + Send + 'static) {
         match self.shared.enter(lane) {
             Some(_place) => {
@@ -198,24 +186,22 @@ impl Workers {
         }
     }
 
-    /// Hands `job` to a thread of its lane in any case: for jobs that may wait and cannot be tried
-    /// before.
+    /// Always gives `job` to a worker: for jobs that may wait and cannot be tried before.
     pub fn run_aside(&self, lane: Lane, job: impl FnOnce() + Send + 'static) {
         self.hand_over(lane, Box::new(job));
     }
 
-    /// Waits until every job that was handed over has ended.
     pub fn drain(&self) {
         self.shared.metadata.drain();
         self.shared.data.drain();
     }
 
-    /// Fails the requests that wait for the source longer than a second from now on.
+    /// Fails, from now on, requests that wait longer than a second for the source.
     pub fn end(&self) {
         self.shared.watch.end();
     }
 
-    /// Returns whether a thread that takes requests has been answering one for so long.
+    /// Returns whether an inline request has been running for `patience`.
     pub fn is_stuck(&self, patience: Duration) -> bool {
         let now = self.shared.now();
         let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
@@ -225,7 +211,6 @@ impl Workers {
         })
     }
 
-    /// Counts the requests that wait, or have waited, for the source.
     pub fn waiting(&self) -> Waiting {
         let shared = &self.shared;
         Waiting {
@@ -249,7 +234,8 @@ impl Workers {
             };
             match threads::spawn(name, move || own.work()) {
                 Ok(_) => state.threads += 1,
-                // If no thread can be started, the existing ones must do; if there are none, this one.
+                // If no thread can be started, the existing workers run the job, or this thread if
+                // there are none.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => {
                     drop(state);
@@ -277,7 +263,7 @@ impl WorkersShared {
         elapsed.unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// Takes a place among the threads that take requests, if there is one left for the lane.
+    /// Begins an inline request, if the queue's limit leaves a thread for it.
     fn enter(&self, lane: Lane) -> Option<OnTheSpot<'_>> {
         let all = self.inline.fetch_add(1, Ordering::AcqRel);
         let is_free = all < self.takers.saturating_sub(1)
@@ -343,7 +329,7 @@ impl Queue {
         waited.unpoisoned().draining = false;
     }
 
-    /// Has threads end once they have done what was handed over.
+    /// Makes workers end once the queue is empty.
     fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_all();

@@ -1,4 +1,5 @@
-//! The two lanes: what leaves a place, what is handed over, and that nothing waits for another lane.
+//! Metadata and data queues: which requests leave a thread free, which go to workers, and that
+//! neither queue waits for the other.
 
 use std::sync::{Weak, mpsc};
 use std::thread;
@@ -11,7 +12,7 @@ fn slow_jobs_do_not_hold_up_others() {
     let (release, gate) = mpsc::channel::<()>();
     let gate = Arc::new(Mutex::new(gate));
     let (done, finished) = mpsc::channel();
-    // One slow job on the spot, twenty more handed over: run() must return each time.
+    // One slow inline job, and twenty more for workers: run() must return each time.
     let first = {
         let (workers, gate, done) = (workers.clone(), Arc::clone(&gate), done.clone());
         thread::spawn(move || {
@@ -105,7 +106,7 @@ fn a_panic_ends_one_job() {
     assert_eq!(seen, [0, 2]);
 }
 
-/// More than a lane may have threads.
+/// More than the maximum number of workers.
 const SLOW_ONES: usize = 128;
 const SLOW: About = About {
     lane: Lane::Metadata,

@@ -1,5 +1,5 @@
-//! composefs mounts: objects opened by open(2), passed through where the kernel does that, and an
-//! overlayfs on top for programs that write.
+//! composefs mounts: objects are opened by open(2) and passed through if the kernel supports it; an
+//! overlayfs on top serves programs that write.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -16,7 +16,6 @@ use forerun_testkit::{children, require};
 
 use crate::common::{Place, run};
 
-/// EIO of errno(3).
 const EIO: i32 = 5;
 
 fn content(len: usize) -> Vec<u8> {
@@ -29,7 +28,7 @@ struct Made {
     store: PathBuf,
 }
 
-/// Makes an image with files of several lengths, and its store.
+/// Creates an image with files of several lengths, and its object store.
 fn make(name: &str) -> Made {
     let place = Place::new(name);
     let mut tree = Tree::default();
@@ -87,7 +86,7 @@ fn files_are_read_and_objects_passed_through() {
         }
         let names = fs::read_dir(made.place.mnt()).unwrap().count();
         assert_eq!(names, 4);
-        // The small file is in the image; the kernel reads the others where they are.
+        // The small file is inline in the image; the kernel reads the others directly.
         assert_eq!(
             mount.requests().get(Operation::Read),
             1,
@@ -95,7 +94,7 @@ fn files_are_read_and_objects_passed_through() {
             mount.requests()
         );
         assert_eq!(mount.requests().get(Operation::Open), 4);
-        // Two handles of one file at once, of which one stays when the other goes.
+        // Two handles of one file, of which one is closed first.
         let mut first = fs::File::open(made.file(5000)).unwrap();
         drop(fs::File::open(made.file(5000)).unwrap());
         let mut bytes = Vec::new();
@@ -140,13 +139,13 @@ fn an_object_that_was_changed_after_it_was_verified_is_eio_when_it_is_opened_aga
     let object = fs::File::options().write(true).open(made.object(5000));
     object.unwrap().write_all_at(b"altered", 2000).unwrap();
     assert_eq!(refused(5000), Some(EIO));
-    // Also while another handle has it open, and the kernel reads it by itself.
+    // The same while another handle is open and the kernel reads it directly.
     let held = fs::File::open(made.file(3_000_000)).unwrap();
     let path = made.object(3_000_000);
     let object = fs::File::options().write(true).open(&path).unwrap();
     object.write_all_at(b"altered", 2000).unwrap();
     assert_eq!(refused(3_000_000), Some(EIO));
-    // A right one in its place is not what the kernel reads for the handle that is there.
+    // A correct replacement is not the file that the kernel reads for the open handle.
     fs::remove_file(&path).unwrap();
     fs::write(&path, content(3_000_000)).unwrap();
     assert_eq!(refused(3_000_000), Some(EIO));
@@ -165,7 +164,7 @@ fn an_object_that_was_changed_after_it_was_verified_is_eio_when_it_is_opened_aga
     drop(mount);
 }
 
-/// An overlayfs, for as long as this lives.
+/// A mounted overlayfs; dropping it unmounts.
 struct Overlay(PathBuf);
 
 impl Overlay {
@@ -206,7 +205,7 @@ fn an_overlay_on_top_can_be_written_to() {
         return;
     }
     let made = make("composefs-overlay");
-    // Upper directories cannot be on an overlayfs, which the temporary directory may be on.
+    // The upper directory cannot be on an overlayfs, where the temporary directory may be.
     let upper = made.place.dir().join("tmpfs");
     fs::create_dir(&upper).unwrap();
     let mut tmpfs = Command::new("mount");

@@ -1,4 +1,4 @@
-//! exFAT on devices that fail, that are full, and that go away; the label by ioctl.
+//! exFAT on devices that fail, are full, or disappear; the label by ioctl.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -19,12 +19,12 @@ use rustix::io::Errno;
 
 use crate::common::{self, Place, can_mount, refused, run};
 
-/// `VolumeFlags`, and what they say.
+/// Offset of `VolumeFlags`, and its bits.
 const FLAGS_AT: usize = 106;
 const DIRTY: u8 = 2;
 const MEDIA_FAILURE: u8 = 4;
 
-/// Makes a volume with mkfs.exfat, and returns whether this machine can.
+/// Creates a volume with mkfs.exfat. Returns whether this machine can.
 fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
     can_mount() && exfat_tools::mkfs(path, mib << 20, options)
 }
@@ -41,14 +41,14 @@ fn ended(mut mount: Mount) {
     mount.wait().unwrap();
 }
 
-/// Ends a mount whose last changes cannot be written.
+/// Unmounts a volume whose last changes cannot be written.
 fn lost(mut mount: Mount) {
     mount.unmount().unwrap();
     let error = mount.wait().unwrap_err().to_string();
     assert!(error.contains("the last changes are lost"), "{error}");
 }
 
-/// Fails requests of a kind that are about these bytes.
+/// Fails requests of a kind that touch these bytes.
 fn fail(device: &TestDevice, of_kind: fn(&Request) -> bool, bytes: Range<u64>) {
     device.hook(move |request| {
         if of_kind(request) && request.touches(&bytes) {
@@ -65,8 +65,7 @@ struct Test {
 }
 
 impl Test {
-    /// Makes a mounted volume with a file `old` of 100,000 bytes, which the kernel does not have in
-    /// memory.
+    /// Mounts a new volume with a 100,000-byte file `old` that is not in the kernel's cache.
     fn new(name: &str, options: &str) -> Option<Self> {
         let place = Place::new(name);
         let image = place.dir().join("image");
@@ -103,14 +102,14 @@ impl Test {
         self.device.to_vec()[FLAGS_AT]
     }
 
-    /// Finds the data of `old`: where its first cluster is.
     fn data_of_old(&self) -> u64 {
         let image = self.device.to_vec();
         let at = image.windows(4096).position(|bytes| bytes == [7; 4096]);
         at.unwrap() as u64
     }
 
-    /// Checks that nothing is wrong but lost clusters, and these only under `VolumeDirty`.
+    /// Checks that the volume has no defects except lost clusters, and those only if `VolumeDirty`
+    /// is set.
     #[track_caller]
     fn judge(&self) {
         let bytes = self.device.to_vec();
@@ -133,7 +132,7 @@ fn contents_that_cannot_be_read() {
     let mut page = [0; 4096];
     refused(file.read_exact_at(&mut page, 36_864), Errno::IO);
     assert_eq!(test.volume_flags(), DIRTY | MEDIA_FAILURE);
-    // All else goes on.
+    // Everything else still works.
     file.read_exact_at(&mut page, 8192).unwrap();
     drop(file);
     fs::write(test.path("new"), b"new").unwrap();
@@ -177,11 +176,11 @@ fn metadata_that_cannot_be_written() {
         return;
     };
     fs::write(test.path("before"), b"").unwrap();
-    // Everything but the boot sector.
+    // All bytes except the boot sector.
     fail(&test.device, Request::is_write, 512..16 << 20);
     refused(fs::create_dir(test.path("dir")), Errno::IO);
     test.device.unhook();
-    // What is on the device is not known any more: read-only from here on.
+    // The state on the device is unknown, so the volume is read-only from here on.
     refused(fs::create_dir(test.path("other")), Errno::ROFS);
     refused(fs::remove_file(test.path("old")), Errno::ROFS);
     assert_eq!(fs::read(test.path("old")).unwrap(), [7; 100_000]);
@@ -225,7 +224,7 @@ fn a_device_that_goes_away() {
     drop(file);
     let error = fs::create_dir(test.path("dir")).unwrap_err();
     assert!(matches!(error.raw_os_error(), Some(5 | 30)), "{error}");
-    // It ends as any other mount, with an error.
+    // It unmounts like any other mount, with an error.
     lost(test.mount.take().unwrap());
     test.device.unhook();
     assert_eq!(test.volume_flags() & DIRTY, DIRTY);
@@ -253,8 +252,8 @@ fn a_full_device_is_no_failed_one() {
     test.judge();
 }
 
-/// Checks that the clusters of a file that is closed late, as when a thread is slow to answer its
-/// RELEASE, are there for the request that needs them.
+/// Checks that a request on a full volume gets the clusters of a file that is closed late, as if a
+/// thread were slow to answer its RELEASE.
 #[test]
 fn a_full_volume_waits_for_files_without_a_name() {
     let Some(mut test) = Test::new("exfat_burials", "rw,dirsync") else {
@@ -278,7 +277,7 @@ fn a_full_volume_waits_for_files_without_a_name() {
     test.judge();
 }
 
-/// Checks that damage stops changes, or does not with the option to continue.
+/// Checks that damage makes the volume read-only, or not with `errors=continue`.
 #[test]
 fn errors_remount_ro_and_continue() {
     for (options, goes_on) in [
@@ -288,7 +287,7 @@ fn errors_remount_ro_and_continue() {
         let Some(mut test) = Test::new("exfat_errors", "rw") else {
             return;
         };
-        // In pieces, so that removing it needs the FAT.
+        // Fragmented, so that removing the file needs the FAT.
         let (a, b) = (test.path("a"), test.path("b"));
         for n in 0..4 {
             for path in [&a, &b] {
@@ -304,7 +303,7 @@ fn errors_remount_ro_and_continue() {
         let mut image = test.device.to_vec();
         let fat = u32::from_le_bytes(image[80..84].try_into().unwrap()) as usize * 512;
         let clusters = u32::from_le_bytes(image[92..96].try_into().unwrap()) as usize;
-        // All chains end at once, but for the root's: the last that mkfs.exfat made.
+        // End all chains at once, except that of the root directory, which mkfs.exfat made last.
         let root = u32::from_le_bytes(image[96..100].try_into().unwrap()) as usize;
         for entry in root + 1..clusters + 2 {
             let at = fat + entry * 4;
@@ -354,7 +353,7 @@ fn a_driver_that_panics_writes_nothing_more() {
     test.judge();
 }
 
-/// Calls `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL` as programs do.
+/// Calls `FS_IOC_GETFSLABEL` and `FS_IOC_SETFSLABEL` like programs do.
 #[test]
 fn the_label_by_ioctl() {
     let Some(perl) = require::program("perl") else {
@@ -385,7 +384,7 @@ fn the_label_by_ioctl() {
     test.judge();
 }
 
-/// Checks that users that may read and write, but did not mount, rename no volume and discard nothing.
+/// Checks that users who can read and write but did not mount cannot set the label or trim.
 #[test]
 fn ioctls_that_change_the_volume_are_for_root_and_the_mounting_user() {
     let Some(perl) = require::program("perl") else {
@@ -415,10 +414,10 @@ fn ioctls_that_change_the_volume_are_for_root_and_the_mounting_user() {
     assert!(ok, "{text}");
     let (ok, text) = call(Command::new(&perl), set);
     assert!(ok, "{text}");
-    // This device cannot discard, and says so to users that may.
+    // This device cannot discard; permitted users get that error.
     let (ok, text) = call(Command::new(&perl), trim);
     assert!(!ok && text.contains("Operation not supported"), "{text}");
-    // All else is for the kernel to judge, by owner and mode.
+    // The kernel decides about everything else by owner and mode.
     for refused in [
         "chown 65534 mnt/old",
         "chmod 444 mnt/old",

@@ -1,4 +1,4 @@
-//! exFAT on loop devices: what the kernel counts there, and a device that becomes shorter.
+//! exFAT on loop devices: the kernel's I/O counts, and a device that shrinks.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use forerun_testkit::exfat_tools::{self, assert_clean};
 
 use crate::common::{Place, can_mount, run};
 
-/// Makes a volume with mkfs.exfat, and returns whether this machine can.
+/// Creates a volume with mkfs.exfat. Returns whether this machine can.
 fn mkfs(path: &Path, mib: u64, options: &[&str]) -> bool {
     can_mount() && exfat_tools::mkfs(path, mib << 20, options)
 }
@@ -23,7 +23,7 @@ fn ended(mut mount: Mount) {
     mount.wait().unwrap();
 }
 
-/// Writes and those merged into others, bytes written, flushes.
+/// Returns the kernel's counts of writes, merged writes, bytes written, and flushes.
 fn counted(device: &LoopDevice) -> [u64; 4] {
     let stat = format!(
         "/sys/block/{}/stat",
@@ -37,8 +37,8 @@ fn counted(device: &LoopDevice) -> [u64; 4] {
     [field(4), field(5), field(6) * 512, field(15)]
 }
 
-/// Compares our counters with the kernel's, which count what reaches the device. Sectors have 4 KiB,
-/// since below that the kernel writes whole pages all the same.
+/// Compares our counters with the kernel's, which count what reaches the device. With sectors of
+/// less than 4 KiB the kernel would write whole pages anyway.
 #[test]
 fn the_kernel_counts_what_we_count() {
     let place = Place::new("exfat_stat");
@@ -85,14 +85,14 @@ fn the_kernel_counts_what_we_count() {
         );
         assert_eq!(bytes, ours.get(Counter::WrittenBytes), "{said}");
         assert_eq!(flushes, ours.get(Counter::Flushes), "{said}");
-        // The kernel takes what we write apart into pages of its cache, which may be large, and joins
-        // those that lie side by side. So only the number of bytes and flushes is ours.
+        // The kernel splits our writes into pages of its cache and merges adjacent ones, so only
+        // the bytes and flushes must be equal.
         assert!(writes > 0 && writes + merged <= bytes / 4096, "{said}");
     }
     assert_clean(&device.0);
 }
 
-/// Cuts the file below a mounted loop device short: writes then fail with EIO or EROFS.
+/// Truncates the file below a mounted loop device: writes then fail with EIO or EROFS.
 #[test]
 fn a_loop_device_that_shrinks() {
     let place = Place::new("exfat_shrinks");
@@ -106,7 +106,7 @@ fn a_loop_device_that_shrinks() {
     let mount = mount_volume(volume.unwrap().volume().clone(), &place.mnt(), &options).unwrap();
     let path = |name: &str| place.mnt().join(name);
     fs::write(path("one"), [1; 10_000]).unwrap();
-    // Bitmap and directories are near the start, most data behind.
+    // The bitmap and directories are near the start, most data after them.
     File::options()
         .write(true)
         .open(&image)

@@ -1,4 +1,4 @@
-//! exFAT through real mounts: what POSIX asks of files, and the errors of refused system calls.
+//! exFAT through real mounts: POSIX semantics of files, and the errors of refused system calls.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ fn a_file_that_the_volume_cannot_hold_is_refused_as_a_full_volume() {
         let none = FallocateFlags::empty();
         rustix::fs::fallocate(&file, none, 0, end).map_err(std::io::Error::from)
     };
-    // Behind the end of the volume, and of anything that 32 bits of clusters can count.
+    // Beyond the end of the volume, and beyond what 32-bit cluster numbers can address.
     let longest = (0xFFFF_FFF5_u64) << 12;
     for end in [17 << 20, 1 << 30, longest] {
         refused(file.write_at(b"x", end - 1), Errno::NOSPC);
@@ -45,7 +45,6 @@ fn a_file_that_the_volume_cannot_hold_is_refused_as_a_full_volume() {
     volume.done(mount);
 }
 
-/// Returns the last change of the inode, in seconds and nanoseconds.
 fn changed(path: &Path) -> SystemTime {
     let metadata = fs::symlink_metadata(path).unwrap();
     let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());
@@ -130,7 +129,7 @@ fn what_changes_an_inode_moves_its_time_of_change() {
         assert!(changed >= before && changed <= SystemTime::now(), "{name}");
     }
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), past);
-    // A write sets both; the format keeps hundredths of seconds.
+    // A write sets both times; the format stores hundredths of a second.
     let before = changed(&path);
     file.write_all_at(b"more", 0).unwrap();
     let after = changed(&path);
@@ -161,7 +160,7 @@ fn what_is_open_and_has_no_name_left_has_no_links() {
     assert_eq!(file.metadata().unwrap().nlink(), 0, "replaced");
     drop(file);
     assert_eq!(fs::metadata(&one).unwrap().nlink(), 1);
-    // Of these the driver is not told that they are open.
+    // The driver does not know about these open files.
     let path_only = rustix::fs::OFlags::PATH.bits() as i32;
     let file = File::options()
         .read(true)
@@ -182,7 +181,7 @@ fn what_is_open_and_has_no_name_left_has_no_links() {
     let metadata = opened.metadata().unwrap();
     assert_eq!(metadata.modified().unwrap(), UNIX_EPOCH);
     assert!(metadata.ctime() >= before.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64);
-    // The place of what is gone is taken by others, which are not mistaken for it.
+    // New nodes get the IDs of the removed ones, but must not be mistaken for them.
     fs::create_dir(&dir).unwrap();
     assert_eq!(opened.metadata().unwrap().nlink(), 0);
     assert_eq!(fs::metadata(&dir).unwrap().nlink(), 1);
@@ -205,7 +204,7 @@ fn a_file_made_read_only_is_written_by_its_maker() {
             return;
         };
         let mut mount = volume.mount(options);
-        // As root, and as a user that permissions apply to.
+        // As root, and as a user who is subject to permissions.
         volume.shell("chmod 755 . && mkdir mnt/dir");
         let script = r"use Fcntl;
             sysopen(my $file, 'mnt/dir/file', O_CREAT | O_RDWR | O_EXCL, 0444) or die $!;
@@ -287,7 +286,7 @@ fn the_option_keep_last_dots_reaches_the_driver() {
     ] {
         let mount = volume.mount(options);
         fs::write(volume.path(made), b"").unwrap();
-        // Whole, so that no directory is open when the volume is unmounted.
+        // Read the listing completely, so that no directory is open at unmount.
         let listed = fs::read_dir(volume.path("")).unwrap();
         let names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
         assert!(names.iter().any(|listed| listed == name), "{names:?}");

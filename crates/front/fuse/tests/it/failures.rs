@@ -1,4 +1,4 @@
-//! Sources that fail, drivers that panic, images that are damaged: one request suffers, no other.
+//! Failing sources, panicking drivers and damaged images affect only the request in question.
 
 use std::fs::{self, File};
 use std::ops::{ControlFlow, Range};
@@ -61,7 +61,7 @@ fn a_bad_block_is_eio_for_its_range_only() {
         let file = File::open(place.mnt().join("big")).unwrap();
         let mut page = vec![0; 4096];
         let (mut failed, mut offset) = (Vec::new(), 0);
-        // Forward, as a reader that goes on after errors: what ddrescue does.
+        // Reads forward and continues after errors, like ddrescue.
         while offset < bytes.len() {
             match file.read_exact_at(&mut page, u64::try_from(offset).unwrap()) {
                 Ok(()) => assert!(page == bytes[offset..offset + 4096], "{offset} {options}"),
@@ -79,7 +79,7 @@ fn a_bad_block_is_eio_for_its_range_only() {
     }
 }
 
-/// Creates an image of which each map of one file panics or waits.
+/// Creates an image in which each map of one file calls `spring`, which panics or waits.
 fn trapped(spring: impl Fn() + Send + Sync + 'static) -> (Arc<dyn FileSystem>, Arc<dyn ReadAt>) {
     let mut builder = MemFsBuilder::new();
     let node = builder.file("trap", [Piece::Stored(vec![1; 300 * 1024])]);
@@ -134,7 +134,7 @@ fn slow_reads_do_not_hold_up_others() {
     let place = Place::new("slow");
     let _mount = serve(fs, source, &place, "threads=4");
     let path = place.mnt().join("trap");
-    // More readers than threads that take requests.
+    // More readers than request threads.
     let readers: Vec<_> = (0..24)
         .map(|n| {
             let path = path.clone();

@@ -1,4 +1,4 @@
-//! Requests that are taken on the CPU of the program that sends them.
+//! Requests are taken on the CPU of the requesting program.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,8 +8,9 @@ use forerun_testkit::eventually;
 
 use crate::volume::{Test, pattern};
 
-/// Checks that requests of a program that reads small files one after the other are taken on its CPU. A volume of
-/// which each file takes an OPEN, a READ and a RELEASE woke a thread on another CPU for each of them.
+/// Checks that requests of a program that reads small files one by one are taken on its CPU. On a
+/// volume each file needs OPEN, READ and RELEASE, each of which used to wake a thread on another
+/// CPU.
 #[test]
 fn a_reader_of_small_files_is_followed_to_its_cpu() {
     const FILES: usize = 1000;
@@ -22,7 +23,7 @@ fn a_reader_of_small_files_is_followed_to_its_cpu() {
     let before = test.mount.requests();
     for n in 0..FILES {
         let file = File::open(test.path(&format!("{n:04}"))).unwrap();
-        // What was written is in the page cache.
+        // Written data is still in the page cache.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let mut bytes = Vec::new();
         (&file).read_to_end(&mut bytes).unwrap();
@@ -42,8 +43,8 @@ fn a_reader_of_small_files_is_followed_to_its_cpu() {
     }
 }
 
-/// Checks the same of a program that writes small files. Each WRITE counted as one that moves much data, and enough of
-/// these ended the following, or kept it from beginning.
+/// Checks the same for a program that writes small files. Each WRITE used to count as a large
+/// request, and enough of these ended the pinning.
 #[test]
 fn a_writer_of_small_files_is_followed_to_its_cpu() {
     const FILES: usize = 1000;
@@ -57,7 +58,7 @@ fn a_writer_of_small_files_is_followed_to_its_cpu() {
     }
     let after = test.mount.requests();
     let of = |kind| after.get(kind) - before.get(kind);
-    // A new name and its data; this process waits for both.
+    // A CREATE and a WRITE per file; this process waits for both.
     let waited = 2 * FILES as u64;
     let (writes, followed) = (of(Operation::Write), of(Operation::Followed));
     assert!(writes >= waited, "{writes} requests");
@@ -69,7 +70,7 @@ fn a_writer_of_small_files_is_followed_to_its_cpu() {
     }
 }
 
-/// Returns the names of this process's threads that may not run on all CPUs, but for those that take requests.
+/// Returns the names of this process's threads that are pinned, except request threads.
 fn pinned_threads() -> Vec<String> {
     let line = |status: &str, key: &str| {
         let mut lines = status.lines();
@@ -81,14 +82,15 @@ fn pinned_threads() -> Vec<String> {
         "Cpus_allowed:",
     );
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-    // A thread may have ended meanwhile.
+    // Threads may end meanwhile.
     let statuses = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
     let pinned = statuses.filter(|status| line(status, "Cpus_allowed:") != all);
     let names = pinned.map(|status| line(&status, "Name:"));
     names.filter(|name| !name.starts_with("fuser-")).collect()
 }
 
-/// Checks threads that are started while the answering thread is on the reader's CPU: it is not unpinned before.
+/// Checks threads started while the answering thread is pinned to the reader's CPU: they must not
+/// inherit the pinning.
 #[test]
 fn threads_that_answers_start_may_run_anywhere() {
     const FILES: usize = 300;
@@ -96,7 +98,7 @@ fn threads_that_answers_start_may_run_anywhere() {
         return;
     };
     let followed = || test.mount.requests().get(Operation::Followed);
-    // Each name that does not exist is one request; nothing is changed yet.
+    // Each missing name is one request; nothing has changed yet.
     for n in 0..FILES {
         assert!(!test.path(&format!("none{n}")).exists());
     }

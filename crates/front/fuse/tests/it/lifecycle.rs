@@ -63,7 +63,7 @@ fn a_process_asks_nothing_of_its_own_mount() {
     }
     let place = Place::new("asks-nothing");
     let mount = mount_memory(&sample(), &place, "ro");
-    // Killed while it waits for its own answer, it could not end.
+    // A process killed while it waits for its own answer could not exit.
     assert_eq!(mount.requests().get(Operation::Statfs), 0);
 }
 
@@ -83,8 +83,8 @@ fn an_empty_subtype_shows_as_plain_fuse() {
     assert!(!is_mounted(&place.mnt()));
 }
 
-/// Checks that umount waits for the lock of a volume only with the last mount that writes to it. The lock
-/// says nothing of other mounts of the same file.
+/// Checks that umount waits for a volume's lock only with the last mount that writes to it. The
+/// lock says nothing about other mounts of the same file.
 #[test]
 fn umount_waits_for_no_other_mount_of_the_same_file() {
     let _mounts_are_free = children::forbid();
@@ -101,11 +101,11 @@ fn umount_waits_for_no_other_mount_of_the_same_file() {
         std::thread::spawn(move || done.send(umount(&dir, UmountOptions::default())));
         finished.recv_timeout(Duration::from_secs(30))
     };
-    // Read-only, as all images are.
+    // Read-only, like all images.
     let beside = mount_memory(&sample(), &b, &options);
     unmounted(b.mnt()).unwrap().unwrap();
     drop(beside);
-    // Another place of a mount that goes on.
+    // Another path of a mount that continues.
     let volume = MemVolume::in_memory(1 << 20, 4096);
     let device = volume.device();
     let volume = Volume::new(Arc::new(volume), device, Arc::default());
@@ -113,7 +113,7 @@ fn umount_waits_for_no_other_mount_of_the_same_file() {
     let mount = mount_volume(Arc::new(volume), &a.mnt(), &options).unwrap();
     rustix::mount::mount_bind(a.mnt(), b.mnt()).unwrap();
     unmounted(b.mnt()).unwrap().unwrap();
-    // The last one waits for the lock.
+    // The last mount waits for the lock.
     let (done, finished) = std::sync::mpsc::channel();
     let last = a.mnt();
     std::thread::spawn(move || done.send(umount(&last, UmountOptions::default())));
@@ -233,7 +233,6 @@ fn what_was_mounted_on_top_is_left_alone() {
     mount.wait().unwrap();
 }
 
-/// Mounts an empty tmpfs on the directory.
 fn mount_tmpfs(dir: &Path) {
     let flags = rustix::mount::MountFlags::empty();
     rustix::mount::mount("x", dir, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
@@ -245,7 +244,7 @@ fn mounts_on(path: &Path) -> usize {
     all.iter().filter(|one| one.mount_point == path).count()
 }
 
-/// Covers a mount with a bind mount, which shows the device number of the mount that it was made from.
+/// Covers a mount with a bind mount, which has the device number of its source.
 #[test]
 fn a_bind_mount_of_ours_on_top_is_left_alone() {
     let _mounts_are_free = children::forbid();
@@ -296,7 +295,7 @@ fn a_mount_that_was_moved_is_unmounted_where_it_is() {
         return;
     }
     let (place, other) = (Place::new("moved"), Place::new("moved-to"));
-    // Below a shared mount nothing can be moved.
+    // Mounts below a shared mount cannot be moved.
     let private = rustix::mount::MountPropagationFlags::PRIVATE;
     mount_tmpfs(&place.mnt());
     rustix::mount::mount_change(place.mnt(), private).unwrap();
@@ -314,8 +313,7 @@ fn a_mount_that_was_moved_is_unmounted_where_it_is() {
     mount.wait().unwrap();
 }
 
-/// Uses a FIFO as the source of a mount. Every user may name one, or a file of another filesystem of
-/// theirs.
+/// Uses a FIFO as the source of a mount. Any user may name one, or a file on their own filesystem.
 #[test]
 fn umount_opens_no_source_but_files_and_block_devices() {
     let _mounts_are_free = children::forbid();
@@ -443,7 +441,7 @@ fn readahead_is_lifted_for_root_and_nothing_is_left_behind() {
         );
         assert!(!mount.pushing());
         drop(mount);
-        // The superblock goes with its last reference: that of a RELEASE on its way may be later.
+        // The superblock lives until its last reference; a RELEASE may still hold one.
         eventually("the entry is gone", || !entry.exists());
     }
 }
@@ -468,7 +466,7 @@ fn pushed_data_is_the_file_s() {
         let mount = mount_reader(reader, &place.mnt(), &options).unwrap();
         assert!(mount.pushing());
         assert!(fs::read(place.mnt().join("big")).unwrap() == bytes);
-        // Again, all of it out of the page cache: what was stored there is right too.
+        // Read again, now from the page cache: the stored data is correct.
         let first = mount.requests();
         assert!(fs::read(place.mnt().join("big")).unwrap() == bytes);
         assert!(first.get(Operation::Store) > 0, "{first}");

@@ -1,4 +1,4 @@
-//! The integration tests of `forerun-fuse`: one program, because linking takes longer than most tests.
+//! Integration tests of `forerun-fuse`, in one program to link only once.
 #![allow(
     clippy::as_conversions,
     clippy::expect_used,
@@ -26,6 +26,6 @@ mod waiting;
 
 use std::sync::RwLock;
 
-/// The storm holds this for writing, the tests of `waiting` for reading: they have limits of time, and
-/// the processes of the storm take all CPUs.
+/// The storm holds this for writing, the tests in `waiting` for reading: they have timeouts, and
+/// the storm's processes use all CPUs.
 static CPUS: RwLock<()> = RwLock::new(());

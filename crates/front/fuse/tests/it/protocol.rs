@@ -1,4 +1,4 @@
-//! Answers that let the kernel cache, and the requests that it therefore does not send.
+//! Answers that the kernel may cache, and requests that it therefore does not send.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -69,8 +69,9 @@ fn no_message_twice_and_no_open_at_all() {
         let first = mount.requests();
         (0..20).for_each(|_| look());
         ensure(mount.requests() == first, mount.requests())?;
-        // One of each is how the kernel learns not to send any. A process that another test forks holds our
-        // files until it executes a program, and closes them then: at once with us, there are two.
+        // The kernel learns from one request of each kind not to send more. A process forked by
+        // another test holds our files until it execs; if it closes them at the same time as this
+        // one, there are two.
         ensure(first.get(Operation::Flush) <= 1, &first)?;
         for (operation, at_most) in [
             (Operation::Open, 1),
@@ -138,7 +139,7 @@ fn attributes() {
             .file_type()
             .is_fifo()
     );
-    // Ids of the driver are inode numbers; the root is 1 here anyway.
+    // The driver's IDs are inode numbers; the root's ID is 1 here.
     assert_eq!(fs::metadata(&mnt).unwrap().ino(), 1);
     drop(mount);
 
@@ -220,7 +221,7 @@ fn no_questions_for_attributes_that_no_node_has() {
     for _ in 0..10 {
         let value = rustix::fs::getxattr(&path, "user.x", &mut room);
         assert_eq!(value, Err(Errno::OPNOTSUPP));
-        // As the kernel's drivers answer: tar warns of every file for which this fails.
+        // Same answer as the kernel's drivers: on an error tar would warn about every file.
         assert_eq!(rustix::fs::listxattr(&path, &mut room), Ok(0));
     }
     assert!(
@@ -281,7 +282,7 @@ fn ls_asks_once_for_what_no_node_has() {
     let mut room = [0; 64];
     let list = rustix::fs::getxattr(dir.join("7"), "system.posix_acl_access", &mut room);
     assert_eq!(list, Err(Errno::OPNOTSUPP));
-    // Labels are searched for once a program has asked for some.
+    // Labels are searched for only after a program has asked for some.
     eventually("all files need one question for each attribute", || {
         let before = count(&mount, Operation::Getxattr);
         let listed = Command::new("ls").arg("-l").arg(&dir).output().unwrap();
@@ -312,7 +313,7 @@ fn lists_are_shown_where_a_node_has_one() {
         .collect();
     assert!(marked.len() == 1 && marked[0].ends_with(" 7"), "{shown}");
     let mut room = [0; 256];
-    // More questions than it takes to search the image.
+    // More requests than needed to trigger a search of the image.
     for n in (0..50).cycle().take(200).filter(|n| *n != 7) {
         let path = dir.join(n.to_string());
         let none = rustix::fs::getxattr(&path, "system.posix_acl_access", &mut room);

@@ -1,4 +1,4 @@
-//! Compressed blocks of which a reader at random places wanted a page: the rest needs no request.
+//! Compressed blocks of which a random reader wanted one page: the rest needs no further request.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ fn bytes(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Reads a page of each block, in no order, at `at` of it.
+/// Reads the page at offset `at` of each block, in random order.
 fn read_pages(file: &File, expected: &[u8], block_len: usize, at: usize) {
     for n in 0..BLOCKS {
         let start = (n * 37 % BLOCKS) * block_len + at;
@@ -29,7 +29,7 @@ fn read_pages(file: &File, expected: &[u8], block_len: usize, at: usize) {
     }
 }
 
-/// Checks that later pages need no request, also of blocks that end within a page.
+/// Checks that later pages need no request, including blocks that end within a page.
 #[test]
 fn the_rest_of_a_block_is_there_after_a_page_of_it_was_read() {
     if !can_mount() {
@@ -46,10 +46,10 @@ fn the_rest_of_a_block_is_there_after_a_page_of_it_was_read() {
         let count = |operation| mount.requests().get(operation);
         let file = File::open(place.mnt().join("file")).unwrap();
         read_pages(&file, &expected, block_len, 0);
-        // The first reads prove nothing yet. A thread that is behind leaves blocks out.
+        // Nothing is stored for the first reads. A pushing thread that falls behind skips blocks.
         let mut round = 0;
         eventually("most blocks are stored", || {
-            // Not one page after the other, which the kernel would take for a reader in order.
+            // Not in page order, which the kernel would detect as sequential.
             round += 1;
             read_pages(&file, &expected, block_len, round * 5 % 23 * PAGE);
             count(Operation::Store) >= 16
@@ -65,7 +65,7 @@ fn the_rest_of_a_block_is_there_after_a_page_of_it_was_read() {
     }
 }
 
-/// Checks that nothing is stored of a file whose bytes are stored as they are, or compressed in small blocks.
+/// Checks that nothing is stored of a file that is uncompressed or compressed in small blocks.
 #[test]
 fn of_other_files_nothing_is_stored() {
     if !can_mount() {

@@ -1,11 +1,12 @@
-//! Eight processes that create, write, rename, truncate and remove files of one exFAT volume at the
-//! same time.
+//! Eight processes create, write, rename, truncate and remove files of one exFAT volume at the same
+//! time.
 //!
-//! Each process knows what its files hold and compares them with what it reads. When all have removed
-//! what they made, the volume must be as large, as clean and as sound as before: by our check, by the
-//! checker of the test kit and by `fsck.exfat`. The volume is small, so that it is full at times.
+//! Each process knows the contents of its files and compares them with what it reads. After all
+//! files are removed, the volume must have as much free space as before and no defects according to
+//! forerun's check, the test kit's checker and `fsck.exfat`. The volume is small, so that it
+//! becomes full at times.
 //!
-//! A run takes `FORERUN_STORM` seconds for each cluster size; 4 without it.
+//! A run takes `FORERUN_STORM` seconds for each cluster size, by default 4.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -24,18 +25,17 @@ use forerun_testkit::{children, exfat_tools};
 
 use crate::common::{Place, can_mount};
 
-/// Directory, number of the process and seconds, for a child.
+/// Environment variable of a child: directory, process number and seconds.
 const TASK: &str = "FORERUN_STORM_CHILD";
 const PROCESSES: u64 = 8;
-/// Cluster size of each volume, and its length: too short for all files.
+/// Cluster size and length of each volume: too short for all files.
 const VOLUMES: [(&str, u64); 3] = [("512", 4 << 20), ("4K", 4 << 20), ("128K", 20 << 20)];
 
-/// A process and the files it has made: in its own directory and in the one that all share.
+/// A process and the files that it has created, in its own directory and in the shared one.
 struct Process {
     number: u64,
     own: PathBuf,
     shared: PathBuf,
-    /// Seed and length of each file.
     files: BTreeMap<PathBuf, (u8, u64)>,
     rng: Rng,
 }
@@ -44,7 +44,6 @@ fn pattern(seed: u8, range: std::ops::Range<u64>) -> Vec<u8> {
     range.map(|at| (at as u8).wrapping_mul(7) ^ seed).collect()
 }
 
-/// Returns whether the volume was full; any other error ends the test.
 fn is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::StorageFull
 }
@@ -54,7 +53,7 @@ impl Process {
         let n = self.rng.below(12);
         let number = self.number;
         let name = match self.rng.below(8) {
-            // A set of 17 entries and more takes two sectors.
+            // An entry set of more than 16 entries spans two sectors.
             0 => format!("{number}-{n}-{}", "long name ".repeat(23)),
             1 => format!("{number}-{n}-{}", "x".repeat(60)),
             _ => format!("{number}-{n}"),
@@ -70,7 +69,7 @@ impl Process {
         self.files.keys().nth(index as usize).cloned()
     }
 
-    /// Writes a new file or over an old one; where the volume is full, removes it.
+    /// Writes a new file or overwrites an old one. Removes it if the volume is full.
     fn write(&mut self) -> io::Result<()> {
         let path = self.name();
         let (seed, len) = (self.rng.next_u64() as u8, self.rng.below(60_000));
@@ -137,7 +136,7 @@ impl Process {
         fs::remove_file(path)
     }
 
-    /// Writes, closes and removes; removes, writes and closes.
+    /// Writes, closes and removes a file, or removes it while it is open and writes more.
     fn use_and_remove(&mut self) -> io::Result<()> {
         let path = self.own.join("used");
         let mut file = File::create(&path)?;
@@ -240,7 +239,6 @@ fn used(at: &Path) -> u64 {
     space.f_blocks - space.f_bfree
 }
 
-/// Returns the directories that the processes work in.
 fn directories(at: &Path) -> Vec<PathBuf> {
     let own = (0..PROCESSES).map(|number| at.join(format!("process {number}")));
     own.chain([at.join("shared")]).collect()
@@ -254,7 +252,7 @@ fn remove(dirs: &[PathBuf]) {
     dirs.iter().for_each(|dir| fs::remove_dir(dir).unwrap());
 }
 
-/// Runs the processes; returns how many steps they made, and how often the volume was full.
+/// Runs the processes. Returns the number of steps, and how often the volume was full.
 fn storm(at: &Path, seconds: u64) -> (u64, u64) {
     let start = |number| {
         let mut child = Command::new(std::env::current_exe().unwrap());
@@ -283,7 +281,7 @@ fn storm(at: &Path, seconds: u64) -> (u64, u64) {
     sum
 }
 
-/// Checks with three checkers that nothing is wrong with the volume.
+/// Checks the volume with three checkers.
 #[track_caller]
 fn assert_sound(image: &Path) {
     let report = judge(&FileSource::open(image).unwrap()).unwrap();
@@ -322,7 +320,7 @@ fn a_storm_of_processes_leaves_the_volume_as_it_was() {
         }
         let mounted = mount(&image, &place.mnt());
         let dirs = directories(&place.mnt());
-        // The root grows for their names, and keeps its clusters.
+        // The root directory grows for these names and keeps its clusters.
         make(&dirs);
         remove(&dirs);
         let before = used(&place.mnt());

@@ -1,4 +1,4 @@
-//! Images of genromfs read back through a mount, identical to what they were made of.
+//! Images made by genromfs have the same contents when read back through a mount.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -41,7 +41,7 @@ fn small_shapes() {
         Shape::OddLengths,
         Shape::Symlinks,
     ] {
-        // Device nodes can be looked at whether or not they can be used.
+        // The attributes of device nodes are readable even if the nodes are unusable.
         reads_back(shape, "16", "");
     }
 }
@@ -57,8 +57,7 @@ fn ten_thousand_files_in_one_directory() {
     reads_back(Shape::ManyFiles, "16", "");
 }
 
-/// Reads as through a mount with privileges, and as through one without, where the kernel reads ahead 128
-/// KiB at most.
+/// Reads through a privileged mount, and through one where the kernel reads ahead at most 128 KiB.
 #[test]
 fn a_large_file_takes_few_large_requests() {
     let place = Place::new("large-file");
@@ -83,8 +82,8 @@ fn a_large_file_takes_few_large_requests() {
     }
 }
 
-/// Checks that small files are in the page cache before they are opened. Each of them costs a sequential
-/// reader a round trip otherwise.
+/// Checks that small files are in the page cache before they are opened. Otherwise each costs a
+/// sequential reader a round trip.
 #[test]
 fn small_files_are_there_before_they_are_opened() {
     let place = Place::new("handed-over");
@@ -110,7 +109,7 @@ fn small_files_are_there_before_they_are_opened() {
             let number: usize = file.file_name().to_str().unwrap().parse().unwrap();
             let content = std::fs::read(file.path()).unwrap();
             assert_eq!(content, vec![7; 5000 + number], "{:?}", file.path());
-            // Slower than a reader could be: what is to be there before it then is.
+            // Read slowly, so that the pushing thread is always ahead.
             std::thread::sleep(std::time::Duration::from_micros(300));
             files += 1;
         }
@@ -122,8 +121,8 @@ fn small_files_are_there_before_they_are_opened() {
     assert!(reads < files / 2, "{reads} requests for {files} files");
 }
 
-/// Checks that a program which asks of each file whether it is a terminal, as Python's `open` does, finds the file
-/// in the page cache. The files are in no order that the engine could know.
+/// Checks that files are in the page cache for a program that first checks whether each is a
+/// terminal, like Python's `open`. The engine cannot predict the order of the files.
 #[test]
 fn a_file_is_there_once_it_was_asked_whether_it_is_a_terminal() {
     const FILES: usize = 400;
@@ -162,7 +161,7 @@ fn a_file_is_there_once_it_was_asked_whether_it_is_a_terminal() {
     assert!(asked >= FILES, "{asked} questions");
     assert!(reads < FILES / 8, "{reads} READs of {FILES} files");
     assert!(stores > FILES / 2, "{stores} of {FILES} files stored");
-    // Now the kernel has them, which shows by the first file that is left out.
+    // The kernel now has the files cached, which is detected with the first probe.
     read_all();
     let (again, stored, _) = counts();
     assert_eq!(again, reads);

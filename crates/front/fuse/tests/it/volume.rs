@@ -1,4 +1,4 @@
-//! Volumes that change, through real mounts: a driver in memory below, ordinary system calls above.
+//! Writable volumes through real mounts: an in-memory driver below, ordinary system calls above.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -226,7 +226,7 @@ fn lengths_times_and_modes() {
         Errno::PERM,
     );
     std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
-    // Opening for writing from scratch is one request.
+    // Truncates the existing file.
     drop(File::create(&path).unwrap());
     assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     refused(
@@ -281,7 +281,7 @@ fn a_full_volume_says_so_to_the_write_that_met_it() {
     let stat = rustix::fs::statvfs(test.path("")).unwrap();
     assert_eq!((stat.f_blocks, stat.f_bsize), (1024, 4096));
     fs::remove_file(test.path("a")).unwrap();
-    // What an unlinked file held can be used at once.
+    // The space of an unlinked file can be reused at once.
     fs::write(test.path("b"), vec![2; 4 * MIB]).unwrap();
     assert_eq!(rustix::fs::statvfs(test.path("")).unwrap().f_bfree, 0);
     test.fs.break_down();
@@ -327,7 +327,7 @@ fn the_kernel_asks_no_more_than_it_must() {
         fs::write(test.path(&format!("file {n}")), b"contents").unwrap();
     }
     let counts = test.mount.requests();
-    // A lookup, CREATE and WRITE each, and RELEASE.
+    // A LOOKUP, CREATE, WRITE and RELEASE per file.
     assert_eq!(counts.get(Operation::Lookup), 100);
     assert_eq!(counts.get(Operation::Write), 200);
     assert!(counts.get(Operation::Flush) <= 1, "{counts}");
@@ -371,11 +371,11 @@ fn names_in_any_case() {
     };
     refused(fs::metadata(test.path("NAME")), Errno::NOENT);
     fs::write(test.path("Name"), b"one").unwrap();
-    // A name that was missing before is there now.
+    // A name that was missing before exists now.
     assert_eq!(fs::read(test.path("NAME")).unwrap(), b"one");
     assert_eq!(fs::read(test.path("name")).unwrap(), b"one");
     assert_eq!(names(&test.path("")), ["Name"]);
-    // Gone by one name is gone by all.
+    // A file removed under one name is gone under all.
     fs::remove_file(test.path("nAME")).unwrap();
     for name in ["nAME", "NAME", "name"] {
         refused(fs::metadata(test.path(name)), Errno::NOENT);

@@ -1,5 +1,5 @@
-//! Many readers wait for a source that gives nothing: all other requests are answered, readers that
-//! are killed go, and the mount ends when it is told to.
+//! Many readers wait for an unresponsive source: all other requests are answered, killed readers
+//! exit, and the mount ends when told to.
 
 use std::fs::{self, File};
 use std::ops::{ControlFlow, Range};
@@ -17,15 +17,14 @@ use rustix::fs::Advice;
 
 use crate::common::{Place, can_mount, reader};
 
-/// Each reader reads its own page.
+/// Each reader reads a different page.
 const PAGE: usize = 4096;
 const PAGES: usize = 512;
-/// Files that no program has looked at.
+/// Number of files that no program has accessed yet.
 const FILES: usize = 200;
-/// The longest time that a step of a test may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A mount whose file `big` does not come.
+/// A mount whose source does not return the data of the file `big`.
 struct Scene {
     mount: Option<Mount>,
     source: StalledSource<MemorySource>,
@@ -78,13 +77,12 @@ impl Scene {
         self.mount.as_ref().unwrap()
     }
 
-    /// Starts readers of `big` that wait for it.
     fn readers(&self, count: usize) -> DirectReaders {
         DirectReaders::waiting(&self.path("big"), PAGE, count)
     }
 
-    /// Starts readers, and returns when the requests of all have come and wait for the server. A reader
-    /// can be asleep before the mount has taken its request.
+    /// Starts readers, and waits until the requests of all are waiting for the source. A sleeping
+    /// reader is not proof: the mount may not have taken its request yet.
     fn waiting(&self, count: usize) -> DirectReaders {
         let readers = self.readers(count);
         eventually("all requests wait", || self.mount().waiting().now == count);
@@ -115,8 +113,8 @@ fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + Send
     }
 }
 
-/// Looks at files that the kernel has not heard of, and lists. The readers wait until the scene ends, so a look that
-/// waits for them does not end.
+/// Accesses files that the kernel does not know yet, and lists directories. The readers wait until
+/// the scene ends, so this would hang if it waited for them.
 fn look_around(mnt: &Path) {
     for n in 0..FILES {
         let path = mnt.join(format!("file{n}"));
@@ -139,9 +137,9 @@ fn metadata_is_answered_while_readers_wait_for_a_server() {
         within(STEP_TIMEOUT, move || look_around(&mnt));
         let waiting = scene.mount().waiting();
         assert_eq!(waiting.now, readers, "{waiting:?}");
-        // A request that needs no server is answered on the spot, whatever else waits.
+        // Requests that need no server are answered inline, whatever else waits.
         assert_eq!((waiting.metadata, waiting.data), (0, readers as u64));
-        // Data that is here does not wait for data that is not.
+        // Data in memory does not wait for data that is not.
         let file = scene.path("file3");
         assert_eq!(
             within(STEP_TIMEOUT, move || fs::read(file)).unwrap(),
@@ -161,7 +159,7 @@ fn metadata_is_answered_while_readers_wait_for_a_disk() {
         let _readers = scene.readers(readers);
         let mnt = scene.place.mnt();
         within(STEP_TIMEOUT, move || look_around(&mnt));
-        // Only the end of the process ends the reads that threads hang in.
+        // Only the end of the process ends reads that hang in the source.
         assert!(scene.mount().ending().hangs());
     }
 }
@@ -182,7 +180,7 @@ fn killed_readers_go_and_free_their_threads() {
         "no taker waits for a server"
     );
     assert_eq!((waiting.now, waiting.refused), (0, 500), "{waiting:?}");
-    // The threads are free for others: more readers than there may be threads.
+    // The workers are free for others: use more readers than there may be workers.
     let readers = scene.waiting(140);
     let waiting = scene.mount().waiting();
     assert!(waiting.threads <= 64, "{waiting:?}");
@@ -211,7 +209,7 @@ fn threads_that_hang_do_not_keep_a_mount() {
         return;
     }
     let mut scene = Scene::new("hung", StalledSource::disk);
-    // No file stays open, and the requests stay.
+    // No file stays open, but requests remain.
     let file = File::open(scene.path("big")).unwrap();
     for page in 0..16 {
         let at = page * 32 * PAGE as u64;

@@ -1,46 +1,37 @@
-//! From `a,b=c` to options.
+//! Parses `a,b=c`.
 
 use forerun::unstable::locks::Locking;
 
 use super::{MountOptions, value};
 
-/// A word that is not a mount option, or not with that value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// No option of that name.
     #[error("unknown mount option {name:?}; there are: {}", known())]
     Unknown { name: String },
-    /// The option is nothing without a value.
     #[error("mount option {name} needs a value: {name}={expected}")]
     MissingValue {
         name: &'static str,
-        /// A description of the values it takes.
         expected: &'static str,
     },
-    /// The option is a word on its own.
     #[error("mount option {name} takes no value, but was given {value:?}")]
     UnexpectedValue { name: &'static str, value: String },
-    /// The value cannot be.
     #[error("mount option {name}={value}: not {expected}")]
     BadValue {
         name: &'static str,
         value: String,
-        /// A description of the values it takes.
         expected: &'static str,
     },
 }
 
-/// The effect of a word.
 enum Action {
     Flag(fn(&mut MountOptions)),
-    /// Name of the value for messages, and the function that sets it, which returns false for a bad
-    /// one.
+    /// Description of the value for messages, and a setter that returns false for an invalid value.
     Value(&'static str, fn(&mut MountOptions, &str) -> bool),
-    /// As `Value`, for a value that may be empty.
+    /// Like `Value`, for a value that may be empty.
     Text(&'static str, fn(&mut MountOptions, &str) -> bool),
-    /// A word of fstab that implies others; with or without a value.
+    /// An fstab word that implies other options, with or without a value.
     Implied(fn(&mut MountOptions)),
-    /// Means something to others only.
+    /// Has no effect here.
     Ignored,
 }
 
@@ -125,7 +116,7 @@ const TABLE: &[(&str, Action)] = &[
                 .is_some()
         }),
     ),
-    // Names are UTF-8 here as everywhere.
+    // Names are always UTF-8.
     (
         "iocharset",
         Value("utf8", |_, v| v == "utf8" || v == "utf-8"),
@@ -226,7 +217,7 @@ const TABLE: &[(&str, Action)] = &[
     ("exec", Flag(|o| o.exec = true)),
     ("noexec", Flag(|o| o.exec = false)),
     ("remount", Flag(|o| o.remount = true)),
-    // mount(8) repeats what the kernel shows of a mount when it remounts it.
+    // mount(8) repeats the kernel's options when it remounts.
     ("user_id", Ignored),
     ("group_id", Ignored),
     ("defaults", Ignored),
@@ -242,7 +233,7 @@ const TABLE: &[(&str, Action)] = &[
     ("nogroup", Ignored),
     ("nofail", Ignored),
     ("_netdev", Ignored),
-    // Nothing is ever written, an access time least of all.
+    // Access times are never written.
     ("atime", Ignored),
     ("noatime", Ignored),
     ("diratime", Ignored),
@@ -257,10 +248,10 @@ const TABLE: &[(&str, Action)] = &[
     ("loud", Ignored),
 ];
 
-/// Prefixes of words that mount(8), systemd and others keep for themselves.
+/// Prefixes of words for mount(8), systemd and others.
 const FOREIGN: &[&str] = &["x-", "X-", "comment=", "helper=", "uhelper="];
 
-/// Applies a list. Unknown words go to `unknown` if there is such a list, and are errors otherwise.
+/// Applies a list. Adds unknown words to `unknown` if given; otherwise they are errors.
 pub fn apply(
     options: &mut MountOptions,
     list: &str,
@@ -288,7 +279,7 @@ fn apply_word(options: &mut MountOptions, word: &str) -> Result<(), OptionError>
         return Err(OptionError::Unknown { name });
     };
     match (action, value) {
-        // mount(8) itself writes `user=NAME` for umount(8) to find.
+        // mount(8) writes `user=NAME` for umount(8).
         (Flag(set), None) | (Implied(set), _) => set(options),
         (Ignored, _) => {}
         (Flag(_), Some(value)) => {
@@ -312,8 +303,8 @@ fn apply_word(options: &mut MountOptions, word: &str) -> Result<(), OptionError>
     Ok(())
 }
 
-/// Sets what mount(8) sets for a line that users may mount: nosuid, nodev and noexec, unless a later word
-/// says otherwise.
+/// Applies the restrictions of mount(8) for entries that users may mount: nosuid, nodev and noexec,
+/// unless later words override them.
 const fn unprivileged(options: &mut MountOptions) {
     options.suid = false;
     options.dev = false;
@@ -321,17 +312,17 @@ const fn unprivileged(options: &mut MountOptions) {
 }
 
 fn set_id(id: &mut Option<u32>, text: &str) -> bool {
-    // The highest number stands for "none" in the system's own calls.
+    // The highest ID is invalid in system calls.
     *id = value::number(text).filter(|id| *id != u32::MAX);
     id.is_some()
 }
 
-/// Returns whether the text can stand in `/proc/self/mountinfo` and in a C string.
+/// Returns whether the text is valid in `/proc/self/mountinfo` and as a C string.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.bytes().any(|byte| byte == 0 || byte == b'\n')
 }
 
-/// Splits at commas that no backslash precedes.
+/// Splits at commas without a backslash in front.
 fn split(list: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut chars = list.chars();
@@ -353,8 +344,8 @@ fn known() -> String {
     names.join(", ")
 }
 
-/// Returns the mount options with an effect, as words for help and completions; those that take a value
-/// end with `=`.
+/// Returns the mount options that have an effect, for help and completions; those with a value end
+/// in `=`.
 pub fn option_words() -> impl Iterator<Item = String> {
     TABLE.iter().filter_map(|(name, action)| match action {
         Flag(_) => Some((*name).to_string()),

@@ -1,4 +1,4 @@
-//! Defaults, every word with its value, words of fstab, and mistakes.
+//! Defaults, every word with its value, fstab words, and invalid options.
 
 use forerun::unstable::WriteOptions;
 

@@ -1,4 +1,4 @@
-//! exFAT volumes that mkfs.exfat makes and fsck.exfat judges.
+//! exFAT volumes made by mkfs.exfat and checked by fsck.exfat.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,13 +10,12 @@ use forerun_testkit::exfat_tools::{self, assert_clean};
 
 use super::{Place, can_mount, run};
 
-/// An exFAT volume in a file, made by mkfs.exfat, and a place to mount it on.
 pub struct Volume {
     pub place: Place,
 }
 
 impl Volume {
-    /// Makes a volume of so many MiB with these options of mkfs.exfat.
+    /// Creates a volume of `mib` MiB with these options of mkfs.exfat.
     pub fn new(name: &str, mib: u64, options: &[&str]) -> Option<Self> {
         if !can_mount() {
             return None;
@@ -26,22 +25,20 @@ impl Volume {
         exfat_tools::mkfs(&image, mib << 20, options).then_some(Self { place })
     }
 
-    /// Returns the path of the volume's file.
     pub fn image(&self) -> PathBuf {
         self.place.dir().join("image")
     }
 
-    /// Returns a path in the mount.
     pub fn path(&self, name: &str) -> PathBuf {
         self.place.mnt().join(name)
     }
 
-    /// Mounts it in this process.
     pub fn mount(&self, options: &str) -> Mount {
         let options = MountOptions::parse(options).unwrap();
         let open = options.open_options();
         let mut opened = None;
-        // A program that another test is just starting may hold a copy of the last lock until it runs.
+        // A program being started by a concurrent test may hold a copy of the previous lock until
+        // it execs.
         eventually("the lock is free", || {
             let now = VolumeMut::open(&self.image(), &open, &options.write);
             let is_busy = matches!(&now, Err(error) if error.to_string().contains("in use"));
@@ -53,7 +50,7 @@ impl Volume {
         mount_volume(volume.volume().clone(), &self.place.mnt(), &options).unwrap()
     }
 
-    /// Unmounts, and has fsck.exfat judge the volume.
+    /// Unmounts, and checks the volume with fsck.exfat.
     pub fn done(&self, mut mount: Mount) {
         mount.unmount().unwrap();
         mount.wait().unwrap();
@@ -61,13 +58,12 @@ impl Volume {
         self.judge();
     }
 
-    /// Has fsck.exfat judge the volume.
     #[track_caller]
     pub fn judge(&self) {
         assert_clean(&self.image());
     }
 
-    /// Runs a script in the directory of image and mountpoint.
+    /// Runs a shell script in the directory of the image and the mountpoint.
     #[track_caller]
     pub fn shell(&self, script: &str) {
         let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! Helpers that the tests of this crate share: mountpoints that clean up after themselves, images.
+//! Shared test helpers: self-cleaning mountpoints, and images.
 
 pub mod exfat;
 
@@ -14,21 +14,19 @@ use forerun_testkit::{MemImage, TempDir, children, opened, require, temp_dir};
 use forerun_vfs::FileSystem;
 use rustix::io::Errno;
 
-/// A directory to mount on. Whatever is mounted below it when the test ends, however it ends, is
-/// detached.
+/// A directory to mount on. Dropping it detaches everything mounted below it.
 pub struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    /// Creates a directory with an empty directory `mnt` in it.
     pub fn new(name: &str) -> Self {
         let dir = temp_dir(name);
         std::fs::create_dir(dir.path().join("mnt")).unwrap();
         Self { dir }
     }
 
-    /// Returns the directory itself, for images and the like.
+    /// Returns the directory itself, for images and other files.
     pub fn dir(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap()
     }
@@ -37,15 +35,13 @@ impl Place {
         self.dir().join("mnt")
     }
 
-    /// Makes the directory accessible to all users.
     pub fn open_to_all(&self) {
         use std::os::unix::fs::PermissionsExt;
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(self.dir(), open).unwrap();
     }
 
-    /// Makes the directory and its mountpoint accessible to a user without privileges, and gives them to
-    /// it.
+    /// Gives the directory and its mountpoint to an unprivileged user.
     pub fn give_away(&self) {
         self.open_to_all();
         for path in [self.dir(), self.mnt()] {
@@ -75,10 +71,8 @@ impl Drop for Place {
     }
 }
 
-/// A user that owns nothing.
 pub const NOBODY: u32 = 65534;
 
-/// Returns a command that runs as that user.
 pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -87,17 +81,15 @@ pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Returns whether root can mount here; the test ends if not.
+/// Returns whether root can mount here; skips the test otherwise.
 pub fn can_mount() -> bool {
     require::root() && require::fuse()
 }
 
-/// Creates a reader of a driver in memory.
 pub fn reader(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>, options: &EngineOptions) -> Reader {
     opened::reader_on(fs, source, options.clone(), Limits::default())
 }
 
-/// Mounts an image in memory.
 pub fn mount_memory(image: &MemImage, place: &Place, options: &str) -> Mount {
     let options = MountOptions::parse(options).unwrap();
     let source = Arc::new(image.source.clone());
@@ -106,12 +98,11 @@ pub fn mount_memory(image: &MemImage, place: &Place, options: &str) -> Mount {
     mount_reader(reader, &place.mnt(), &options).unwrap()
 }
 
-/// Makes an image of a directory with genromfs.
 pub fn romfs(dir: &Path, image: &Path, options: &[&str]) -> bool {
     forerun_testkit::genromfs(dir, image, options)
 }
 
-/// Runs the command to its end; returns whether it succeeded, and all its output.
+/// Runs a command. Returns whether it succeeded, and all its output.
 pub fn run(command: &mut Command) -> (bool, String) {
     let output = children::output(command).expect("it starts");
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -127,7 +118,7 @@ pub fn is_mounted(path: &Path) -> bool {
         .any(|entry| entry.mount_point == path)
 }
 
-/// Repeats a check that another process may disturb by dropping the machine's caches in between. A
+/// Repeats a check that fails if another process drops the machine's caches meanwhile. A real
 /// defect fails every time.
 pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut complaints = Vec::new();
@@ -140,7 +131,6 @@ pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     panic!("five times over:\n{}", complaints.join("\n"));
 }
 
-/// Returns an error with `complaint` unless the condition holds, for [`undisturbed`].
 pub fn ensure(holds: bool, complaint: impl std::fmt::Display) -> Result<(), String> {
     if holds {
         Ok(())

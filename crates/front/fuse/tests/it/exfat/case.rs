@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::common::exfat::Volume;
 use crate::common::refused;
 
-/// Commands that may have used the names `old` and `new` before one is renamed to the other.
+/// Commands that may use the names `old` and `new` before the rename.
 const BEFORE: [&str; 8] = [
     ":",
     "ls mnt",
@@ -35,7 +35,8 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Renames `name` back and forth between three spellings with `command`, after all of `BEFORE`.
+/// Renames `name` back and forth between three spellings with `command`, after each command in
+/// `BEFORE`.
 fn rename_with(name: &str, command: &str) {
     let Some(volume) = Volume::new(name, 16, &[]) else {
         return;
@@ -91,10 +92,9 @@ fn mv_in_the_working_directory_that_changes_only_case_renames() {
     rename_with("exfat_case_cwd", "cd mnt; mv $old $new");
 }
 
-/// A step of a thread, with the old name and the new one.
 type Step<'a> = &'a dyn Fn(&Path, &Path);
 
-/// Uses one thread for everything, as a file manager would.
+/// Uses a single thread for everything, like a file manager.
 #[test]
 fn a_rename_that_changes_only_case_renames_whatever_the_thread_did_before() {
     let Some(volume) = Volume::new("exfat_case_thread", 16, &[]) else {
@@ -207,7 +207,7 @@ fn all_spellings_are_one_file() {
     let exchanged = renameat_with(CWD, &old, CWD, &new, RenameFlags::EXCHANGE);
     assert_eq!(exchanged, Err(Errno::NOENT));
     assert_eq!(names(&volume.path("")), ["Dir", "photo.JPG"]);
-    // The kernel finds that a directory would go into itself.
+    // The kernel must detect that a directory would move into itself.
     for target in ["dir/sub", "Dir/sub", "DIR/a/../sub"] {
         let moved = fs::rename(volume.path("Dir"), volume.path(target));
         assert!(moved.is_err(), "{target}");
@@ -220,11 +220,11 @@ fn all_spellings_are_one_file() {
     fs::rename(volume.path("dir/A"), volume.path("DIR/b")).unwrap();
     fs::rename(volume.path("DIR/B"), volume.path("Dir/c")).unwrap();
     assert_eq!(names(&volume.path("dIR")), ["c"]);
-    // Over another file by another spelling of it.
+    // Replace another file by a different spelling of its name.
     volume.shell("echo over > mnt/dir/PHOTO.JPG; mv -f mnt/Dir/photo.jpg mnt/photo.jpg");
     assert_eq!(fs::read(volume.path("photo.JPG")).unwrap(), b"over\n");
     assert_eq!(names(&volume.path("")), ["Dir", "photo.jpg"]);
-    // What is removed by one spelling is gone by all.
+    // A file removed under one spelling is gone under all.
     volume.shell("rm mnt/PHOTO.jpg mnt/dir/C; rmdir mnt/dir");
     eventually("the first names are gone too", || {
         ["photo.jpg", "photo.JPG", "Dir", "dir"]
@@ -242,7 +242,7 @@ fn respelled(name: &str, rng: &mut Rng) -> String {
     name.chars().map(change).collect()
 }
 
-/// Checks that programs never see the ESTALE that asks the kernel to begin again.
+/// Checks that programs never see the ESTALE that makes the kernel restart a call.
 #[test]
 fn random_spellings_are_found_by_many_threads() {
     let Some(volume) = Volume::new("exfat_case_random", 16, &[]) else {
@@ -294,7 +294,7 @@ fn names_as_they_are_stored_cost_no_further_lookups() {
     assert_eq!(first[0], 100, "files; directories are listed");
     assert!(first[1] <= 1, "{first:?}");
     assert_eq!(spent(walk)[0], 0);
-    // Another spelling of a file: LOOKUP three times, stat's GETATTR once.
+    // Another spelling of a file: three LOOKUPs, and stat's GETATTR.
     let other = spent("stat mnt/Dir.1/FILE > text");
     assert!(other[0] <= 4 && other[1] <= 1, "{other:?}");
     volume.done(mount);

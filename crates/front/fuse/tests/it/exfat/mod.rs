@@ -1,4 +1,4 @@
-//! exFAT through real mounts: volumes made by mkfs.exfat, used with ordinary tools, judged by
+//! exFAT through real mounts: volumes made by mkfs.exfat, used with ordinary tools, checked by
 //! fsck.exfat.
 
 mod case;
@@ -76,7 +76,7 @@ fn options_of_the_kernel_s_driver() {
     drop(opened);
     fs::set_permissions(volume.path("file"), fs::Permissions::from_mode(0o444)).unwrap();
     volume.done(mount);
-    // Read-only, by the adapter of images.
+    // Read-only, through the adapter for images.
     let options = MountOptions::parse("ro,uid=7").unwrap();
     let image = Image::open_with(volume.image(), &options.open_options()).unwrap();
     let mount = forerun_fuse::mount(&image, &volume.place.mnt(), &options).unwrap();
@@ -87,7 +87,6 @@ fn options_of_the_kernel_s_driver() {
     drop(mount);
 }
 
-/// Checks the contract of the seam on volumes that mkfs.exfat made.
 #[test]
 fn the_driver_keeps_the_contract() {
     for (name, options) in [("exfat_contract_512", "512"), ("exfat_contract_32k", "32K")] {
@@ -151,7 +150,7 @@ fn names_in_any_case_and_names_that_cannot_be() {
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{bad:?}");
         assert!(fs::metadata(volume.path(bad)).is_err());
     }
-    // 85 characters of three bytes each: longer than 255 bytes no path component can be.
+    // 85 characters of three bytes: a path component cannot exceed 255 bytes.
     fs::write(volume.path(&"\u{20ac}".repeat(85)), b"").unwrap();
     volume.done(mount);
 }

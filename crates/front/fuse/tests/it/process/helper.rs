@@ -55,8 +55,8 @@ fn through_mount_and_fstab() {
     if require::program("mount.fuse3").is_none() {
         return;
     }
-    // Without a link in /sbin it is mount.fuse3 that finds us in the path: in a mount namespace of
-    // our own, so that no other process does.
+    // Without a link in /sbin, mount.fuse3 finds forerun in PATH. Its directory is mounted on
+    // /usr/local/bin, in a private mount namespace so that no other process sees it.
     let (dir, image, mnt) = (scene.place.dir(), scene.image.display(), scene.mnt());
     let (dir, mnt) = (dir.display(), mnt.display());
     let table = scene.place.dir().join("fstab");

@@ -1,4 +1,4 @@
-//! The serving process from outside: started, killed, told to go.
+//! The serving process from outside: started, killed, stopped by signals.
 
 mod helper;
 mod scene;
@@ -129,7 +129,7 @@ fn in_use_it_is_served_to_the_end_and_no_longer() {
     file.read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes.len(), BIG);
     assert!(scene.server().is_some());
-    // Before the file is closed: a server whose last file is closed at once ends without a word.
+    // Before the file is closed: a server whose last file is closed exits at once.
     let log = scene.place.dir().join("log");
     eventually("the log says why it goes on", || {
         fs::read_to_string(&log).unwrap().contains("in use")
@@ -137,7 +137,7 @@ fn in_use_it_is_served_to_the_end_and_no_longer() {
     drop(file);
     scene.is_gone();
 
-    // Impatience: the second signal does not wait.
+    // The second signal does not wait.
     assert!(scene.mount("ro").0);
     let file = File::open(scene.mnt().join("big")).unwrap();
     scene.signal(Signal::TERM);
@@ -155,7 +155,7 @@ fn killed_it_is_cleaned_up_by_umount_and_by_the_next_mount() {
     let kill = || {
         let (ok, text) = scene.mount("ro");
         assert!(ok, "{text}");
-        // With all of it in the kernel's caches a dead mount looks alive.
+        // A dead mount looks alive if everything is in the kernel's caches.
         scene.answers();
         scene.signal(Signal::KILL);
         eventually("it has ended", || scene.server().is_none());
@@ -204,13 +204,12 @@ fn auto_unmount_goes_with_its_process() {
         eventually("nothing is left behind", || !is_mounted(&scene.mnt()));
         scene.is_gone();
     }
-    // Unmounted by another process it ends like any other.
+    // A mount unmounted by another process ends normally.
     assert!(scene.mount("auto_unmount").0);
     assert!(run(Command::new("umount").arg(scene.mnt())).0);
     scene.is_gone();
 }
 
-/// Mounts an empty tmpfs on the directory.
 fn mount_tmpfs(dir: &Path) {
     let flags = rustix::mount::MountFlags::empty();
     rustix::mount::mount("x", dir, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
@@ -254,7 +253,7 @@ fn a_dead_mount_is_not_removed_with_a_mount_inside() {
     assert!(run(Command::new("umount").arg(&inner)).0);
 }
 
-/// Returns the numbers of the processes that have a file open.
+/// Returns the IDs of the processes that have a file open.
 fn holders(path: &Path) -> Vec<i32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -273,7 +272,7 @@ fn descriptors_of_the_caller_are_not_kept_open() {
     };
     let secret = scene.place.dir().join("secret");
     fs::write(&secret, "").unwrap();
-    // The image is named by a descriptor, which the process in the background has to open first.
+    // The image is named by a descriptor, which the background process must open first.
     let script = r#"exec "$0" mount -o auto_unmount /dev/fd/8 mnt 7<secret 8<image.romfs"#;
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).arg(&scene.program);
@@ -283,7 +282,7 @@ fn descriptors_of_the_caller_are_not_kept_open() {
     assert!(holders(&secret).is_empty());
     let processes = scene.processes();
     let holding = holders(&scene.image);
-    // The supervisor, the server, and the helper that mounts for it and is the watchdog.
+    // The supervisor, the server, and the helper, which is also the watchdog.
     assert_eq!(
         (processes.len(), holding.len()),
         (3, 1),

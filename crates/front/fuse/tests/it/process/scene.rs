@@ -1,4 +1,4 @@
-//! A place with the program, an image and a mountpoint, and the processes that run there.
+//! A directory with the program, an image and a mountpoint, and the processes that run there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +9,8 @@ use crate::common::{Place, as_nobody, can_mount, is_mounted, romfs, run};
 use forerun_testkit::{eventually, forerun_binary};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Length of the file `big` of the image.
 pub const BIG: usize = 20 * 1024 * 1024 + 777;
 
-/// A place with the program, an image, and a mountpoint.
 pub struct Scene {
     pub place: Place,
     pub program: PathBuf,
@@ -20,7 +18,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Creates a scene; nothing where this machine lacks what it takes.
+    /// Creates a scene, `None` if this machine lacks a requirement.
     pub fn new(name: &str) -> Option<Self> {
         let place = Place::new(name);
         let (tree, image) = (place.dir().join("tree"), place.dir().join("image.romfs"));
@@ -31,9 +29,9 @@ impl Scene {
         if !can_mount() || !romfs(&tree, &image, &["-V", name]) {
             return None;
         }
-        // A copy, because other users may have no way to where it was built; by another process,
-        // because what this one has open for writing a fork in another test may keep open, and then
-        // it cannot be run.
+        // Copy the program, because other users may not be able to reach the build directory. A
+        // child process writes the copy: a concurrent fork could inherit this process's writable
+        // descriptor, and then the program could not be executed.
         let program = place.dir().join("forerun");
         let (ok, text) = run(Command::new("cp").arg(forerun_binary()).arg(&program));
         assert!(ok, "{text}");
@@ -68,24 +66,24 @@ impl Scene {
         run(command.current_dir(self.place.dir()))
     }
 
-    /// Returns the processes that keep and serve the mount; the program's copy here runs nowhere else.
+    /// Returns the processes that supervise and serve the mount; the program's copy runs nowhere
+    /// else.
     pub fn processes(&self) -> Vec<Pid> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let of_scene = processes.filter(|entry| {
             let exe = fs::read_link(entry.path().join("exe"));
-            // A process that has ended, and that its parent has not waited for, has no exe.
+            // A zombie process has no exe.
             exe.is_ok_and(|exe| exe == self.program)
         });
         let pids = of_scene.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter_map(Pid::from_raw).collect()
     }
 
-    /// Returns one of these processes.
     pub fn server(&self) -> Option<Pid> {
         self.processes().into_iter().next()
     }
 
-    /// Returns the processes that mount and unmount for a server, of which one may be a watchdog.
+    /// Returns the processes that mount and unmount for a server; one may be a watchdog.
     pub fn helpers(&self) -> Vec<Pid> {
         let is_helper = |pid: &Pid| {
             let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
@@ -94,7 +92,8 @@ impl Scene {
         self.processes().into_iter().filter(is_helper).collect()
     }
 
-    /// Sends a signal to one of the processes; SIGKILL to all but helpers, until there are none.
+    /// Sends a signal to one of the processes. SIGKILL goes to all except helpers, until none is
+    /// left.
     pub fn signal(&self, signal: Signal) {
         assert!(self.server().is_some());
         if signal != Signal::KILL {
@@ -105,7 +104,7 @@ impl Scene {
             let mut processes = self.processes();
             processes.retain(|pid| !helpers.contains(pid));
             for pid in &processes {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ended = kill_process(*pid, Signal::KILL);
             }
             processes.is_empty()
@@ -127,7 +126,8 @@ impl Drop for Scene {
     fn drop(&mut self) {
         for _ in 0..3 {
             for pid in self.processes() {
-                // Whatever the test expected of it. A supervisor may start another before it ends.
+                // Kill all processes, even if the test has failed. A supervisor may start another
+                // one before it ends.
                 let _ended_meanwhile = kill_process(pid, Signal::KILL);
             }
         }

@@ -99,7 +99,7 @@ fn without_root_data_is_pushed_ahead_of_the_reader() {
     );
 }
 
-/// A child that is waited for.
+/// A child that is killed and waited for when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {

@@ -1,4 +1,4 @@
-//! Checks an image: reads everything, and reports all findings.
+//! Checks an image: reads everything and reports all findings.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -14,47 +14,44 @@ use forerun_vfs::{
 use crate::Progress;
 use crate::content::visit_data;
 
-/// How much is looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckOptions {
-    /// Only metadata; no file is read.
+    /// Check only metadata; read no file contents.
     pub quick: bool,
 }
 
-/// Something that is wrong.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Path of the node; nothing for the image as a whole.
+    /// Path of the node; `None` for the image as a whole.
     pub path: Option<Vec<u8>>,
-    /// Whether something cannot be read; otherwise it deviates from the format but loses nothing.
+    /// Whether something is unreadable. Otherwise the image deviates from its format without losing
+    /// anything.
     pub fatal: bool,
-    /// What is wrong, and where in the image.
+    /// The defect, and its offset in the image.
     pub error: Error,
 }
 
-/// The amounts that were checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     pub entries: u64,
     /// Regular files read or, in a quick check, mapped.
     pub files: u64,
-    /// Bytes of file data read. Holes are not read.
+    /// Bytes of file data read, without holes.
     pub bytes: u64,
-    /// Findings that are fatal.
     pub errors: u64,
     pub warnings: u64,
-    /// Different errors. Files that share a damaged block have the same one, each.
+    /// Number of different fatal errors. Files that share a damaged block have the same error.
     pub places: u64,
-    /// Bytes of file data that no checksum or digest vouches for, by how they are stored: the name of a codec, or
-    /// `stored` for bytes that are as they are. Empty in a quick check.
+    /// Bytes of file data without a checksum or digest, by storage: the name of a codec, or
+    /// `stored` for uncompressed data. Empty in a quick check.
     pub unproven: BTreeMap<&'static str, u64>,
-    /// Bytes of metadata that no checksum covers; nothing if that is all metadata.
+    /// Bytes of metadata without a checksum; `None` if no metadata has one.
     pub unproven_metadata: Option<u64>,
 }
 
-/// Checks the whole image, and goes on after each finding. Files are read until
-/// [`Limits::total_bytes`](forerun_vfs::Limits::total_bytes) is reached, which is a finding; those that
-/// follow are mapped only.
+/// Checks the whole image, continuing after each finding. Files are read until
+/// [`Limits::total_bytes`](forerun_vfs::Limits::total_bytes) is reached, which is a finding; later
+/// files are only mapped.
 pub fn check(
     reader: &Reader,
     options: CheckOptions,
@@ -80,7 +77,7 @@ pub fn check(
     check.summary
 }
 
-/// Answers that no driver may give, whatever the image, and what only looks whole.
+/// Results that drivers must never return, and results that are incomplete without an error.
 #[derive(Debug, thiserror::Error)]
 enum Breach {
     #[error("the extents of the file skip bytes {at} to {next}")]
@@ -101,25 +98,26 @@ struct Check<'c> {
     progress: &'c dyn Progress,
     report: &'c mut dyn FnMut(Finding),
     summary: CheckSummary,
-    /// The block that was looked at last, and whether a checksum vouches for it.
+    /// The last block that `weigh` examined, and whether it has a checksum.
     last_proven: Option<(BlockKey, bool)>,
-    /// Nodes with several names are looked at once.
+    /// Nodes with several names, to check each only once.
     seen: HashSet<NodeId>,
     held: Held,
-    /// Hashes of findings: two looks at one node may have the same.
+    /// Hashes of reported findings, to report each only once.
     told: HashSet<u64>,
-    /// Hashes of errors without their paths.
+    /// Hashes of error messages without paths.
     places: HashSet<u64>,
     hasher: RandomState,
 }
 
-/// Bytes that a set of nodes takes for each, while it grows.
+/// Bytes of memory per node in `seen`, including growth.
 const SEEN: usize = 24;
 
 impl Check<'_> {
     fn image(&mut self) {
         let fs = self.reader.fs();
-        // A format may have longer names than the limit, which is for those that set none.
+        // The format's own limit may exceed the configured limit, which is meant for formats
+        // without one.
         let longest = usize_from(u64::from(fs.volume().name_max));
         let longest = longest.max(self.reader.limits().name_len);
         self.progress.begin(0, 0);
@@ -193,9 +191,8 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the pieces of a file that an extraction reads, up to the first that cannot be read, and
-    /// maps all of it. The rest of a damaged file is not read: an image can give a file any size, and
-    /// reading on would not end.
+    /// Reads a file's data up to the first error, and maps all of it. Stops at the error because a
+    /// damaged image can claim any file size, and reading on might never end.
     fn read(&mut self, node: NodeId, size: u64) -> Result<(), Error> {
         let read = visit_data(self.reader, node, size, &mut |piece| {
             let (mut at, end) = (piece.range.start, piece.range.end);
@@ -220,9 +217,9 @@ impl Check<'_> {
         self.weigh(node, size)
     }
 
-    /// Counts the bytes of a file that nothing vouches for.
     fn weigh(&mut self, node: NodeId, size: u64) -> Result<(), Error> {
-        /// Extents that are held at a time: streams are looked into once the driver has answered.
+        /// Maximum number of extents collected at a time; they are examined after the driver's
+        /// `map` has returned.
         const HELD: usize = 1 << 12;
         let mut at = 0;
         while at < size {
@@ -246,7 +243,7 @@ impl Check<'_> {
                     Place::Encoded { block, .. } => (block.codec.name(), Some(block.key())),
                     Place::Stored { .. } | Place::Inline(_) | Place::Zero => ("stored", None),
                 };
-                // Many small files are in one block.
+                // Many small files share a block.
                 let is_proven = match self.last_proven {
                     Some((last, is_proven)) if Some(last) == key => is_proven,
                     _ => self.reader.is_proven(&place)?,
@@ -261,12 +258,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Returns whether more bytes were read than the limit allows. No further file is read then.
+    /// Returns whether the limit on bytes to read is exceeded; no further file is read then.
     fn is_over_limit(&self) -> bool {
         self.summary.bytes > self.reader.limits().total_bytes
     }
 
-    /// Checks that the extents of a file are in order, without gaps or overlaps, up to the size.
+    /// Checks that a file's extents are in order and cover it without holes or overlaps.
     fn map(&self, node: NodeId, size: u64) -> Result<(), Error> {
         let mut at = 0;
         let mut breach = None;
@@ -289,8 +286,7 @@ impl Check<'_> {
         }
     }
 
-    /// Creates the error for a breach of the seam's contract, which drivers should have refused: no
-    /// offset is to blame.
+    /// Creates the error for a [`Breach`], which has no offset in the image.
     fn corrupt(&self, node: NodeId, breach: Breach) -> Error {
         let format = self.reader.fs().volume().format;
         Corrupt::new(format, Some(node), 0, breach).into()
@@ -307,12 +303,12 @@ impl Check<'_> {
         }
     }
 
-    /// Reports a finding, once for each path.
+    /// Reports a finding, once per path.
     fn found(&mut self, path: Option<Vec<u8>>, fatal: bool, error: Error) {
         let text = error.to_string();
         let hasher = &self.hasher;
         let (told, place) = (hasher.hash_one((&path, &text)), hasher.hash_one(&text));
-        // Beyond the limit each is reported as it comes.
+        // Beyond the memory limit, findings are reported without deduplication.
         if self.held.add(2 * SEEN).is_ok() {
             if !self.told.insert(told) {
                 return;

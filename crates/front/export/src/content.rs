@@ -1,31 +1,30 @@
-//! Which parts of a file are data, in pieces that suit reading.
+//! Splits a file into ranges of data, in lengths suitable for reading.
 //!
-//! A hole is what the image does not store. Where the extents of a file leave a part of it out, that
-//! part counts as data: its reader gets the error.
+//! Holes are ranges that the image does not store. A range that no extent covers counts as data:
+//! reading it returns the error.
 
 use std::ops::{ControlFlow, Range};
 
 use forerun_engine::Reader;
 use forerun_vfs::{Extent, NodeId, Place, Result};
 
-/// Bytes read and written at a time, where the image does not cut them smaller.
+/// Maximum length of a read or write, in bytes.
 pub const CHUNK: u64 = 1 << 20;
-/// Bytes of a file whose extents are asked for at a time.
+/// Length of the range whose extents are requested at once.
 const WINDOW: u64 = 64 << 20;
 
-/// A part of a file that is data.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece {
     pub range: Range<u64>,
-    /// The extent that holds all of it, where there is one.
+    /// The extent that contains the whole range, if a single one does.
     pub extent: Option<Extent>,
 }
 
-/// Visits the data of a file of `size` bytes in order: pieces of at most [`CHUNK`] bytes, none of which
-/// reaches over the border of an encoded block, so that reading it copies nothing.
+/// Visits the data of a file of `size` bytes in order, in ranges of at most [`CHUNK`] bytes that
+/// cross no boundary of an encoded block, so that reading them copies nothing.
 ///
 /// # Errors
-/// The errors of the visitor, and those of [`FileSystem::map`](forerun_vfs::FileSystem::map).
+/// The errors of the visitor and of [`FileSystem::map`](forerun_vfs::FileSystem::map).
 pub fn visit_data<E>(
     reader: &Reader,
     node: NodeId,
@@ -39,7 +38,7 @@ where
     while at < size {
         let end = at + window.min(size - at);
         let pieces = pieces(reader, node, at..end)?;
-        // Through a long hole in growing steps.
+        // Cross a long hole in growing steps.
         window = if pieces.is_empty() {
             window.saturating_mul(2)
         } else {
@@ -61,7 +60,7 @@ fn pieces(reader: &Reader, node: NodeId, range: Range<u64>) -> Result<Vec<Piece>
         if end <= at {
             return ControlFlow::Continue(());
         }
-        // A gap is read, which reports it.
+        // An uncovered range counts as data; reading it reports the error.
         let start = extent.logical.start.clamp(at, end);
         push(&mut pieces, at..start, None, true);
         match extent.place {
@@ -82,7 +81,8 @@ fn pieces(reader: &Reader, node: NodeId, range: Range<u64>) -> Result<Vec<Piece>
     Ok(pieces)
 }
 
-/// Adds a piece, merged with the one before where both are stored as they are, cut where it is long.
+/// Adds a range. Merges it with the previous one if both are uncompressed, and splits it at
+/// `CHUNK`.
 fn push(pieces: &mut Vec<Piece>, mut range: Range<u64>, extent: Option<Extent>, merge: bool) {
     if merge
         && let Some(last) = pieces.last_mut()

@@ -1,4 +1,4 @@
-//! The contents of the files that were chosen, one after the other.
+//! Writes the contents of the selected files, one after the other.
 
 use std::io::Write;
 
@@ -11,13 +11,12 @@ use crate::select::{Found, Selection, failure, hold_failure, visit};
 use crate::survey::{Names, Survey};
 use crate::{ExportError, Progress};
 
-/// The amounts that were written, and the failures.
 #[derive(Debug, Default)]
 pub struct ContentsReport {
-    /// Regular files written to their end.
+    /// Regular files written completely.
     pub files: u64,
     pub bytes: u64,
-    /// Entries that could not be looked at or read. Of a file that is damaged, what lies before is written.
+    /// Entries that could not be read. Of a damaged file, the data before the damage is written.
     pub failures: Vec<ExportError>,
 }
 
@@ -29,11 +28,11 @@ impl ContentsReport {
     }
 }
 
-/// Writes the contents of all regular files that are selected, in the order of the walk; of a file
-/// with several names as often as one of them is met. Everything else is passed over.
+/// Writes the contents of all selected regular files in walk order. A file with several selected
+/// names is written once per name.
 ///
 /// # Errors
-/// A selected path that is not there, more bytes than the limit, an output that fails.
+/// A selected path does not exist, the files exceed the limit, or writing fails.
 pub fn write_contents(
     reader: &Reader,
     selection: &Selection,

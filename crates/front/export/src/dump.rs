@@ -1,23 +1,22 @@
-//! Every structure of an image in its own terms.
+//! Dumps every structure of an image.
 
 use forerun_engine::Reader;
 use forerun_vfs::{Error, NodeId};
 
 use crate::select::join;
 
-/// The fields of one structure.
 #[derive(Clone, Debug)]
 pub struct DumpRecord {
-    /// Path of the node; nothing for the image as a whole.
+    /// Path of the node; `None` for the image as a whole.
     pub path: Option<Vec<u8>>,
-    /// The node, where it is about one.
+    /// The node that the structure belongs to, if any.
     pub node: Option<NodeId>,
-    /// Names and values in the format's order, or the reason why they cannot be read.
+    /// Names and values in the format's order, or the read error.
     pub fields: Result<Vec<(&'static str, String)>, Error>,
 }
 
-/// Visits the records of the image and of every node from `start` on, which is at `path`. Nodes with
-/// several names come once for each.
+/// Visits the records of the image and of every node below `start`, whose path is `path`. Nodes
+/// with several names are visited once per name.
 pub fn dump(reader: &Reader, start: NodeId, path: &[u8], visit: &mut dyn FnMut(DumpRecord)) {
     let fs = reader.fs();
     visit(DumpRecord {

@@ -1,4 +1,4 @@
-//! Paths with wildcards, as a shell expands them.
+//! Expands wildcards in paths like a shell.
 
 use forerun_build::Patterns;
 use forerun_engine::Reader;
@@ -6,16 +6,14 @@ use forerun_vfs::{Error, FollowLast, Held, resolve};
 
 use crate::ExportError;
 
-/// Characters that make a path a pattern.
 const WILDCARDS: &[u8] = b"*?[{";
 
-/// Returns the paths in the image that `path` stands for, in byte order, with a leading
-/// slash if it has one. That is the path itself if it is
-/// there, or has no wildcards; else all that match. `*`, `?`, `[...]` and `{a,b}` stay inside one name, `**`
-/// crosses slashes.
+/// Returns the paths that match `path`, in byte order, with a leading slash if `path` has one. A
+/// path that exists or has no wildcards is returned unchanged. `*`, `?`, `[...]` and `{a,b}` match
+/// within one name; `**` crosses slashes.
 ///
 /// # Errors
-/// [`Error::NotFound`] if nothing matches, a pattern that is none, and what cannot be read on the way.
+/// [`Error::NotFound`] if nothing matches; an invalid pattern; a directory that cannot be read.
 pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError> {
     let failed = |error: Error| ExportError::image(path, error);
     let first = path.iter().position(|byte| WILDCARDS.contains(byte));
@@ -23,7 +21,8 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
     let (Some(first), Err(Error::NotFound | Error::NotADirectory)) = (first, &literal) else {
         return Ok(vec![path.to_vec()]);
     };
-    // Patterns are text. Bytes that are none are spelled as characters in pattern and names alike.
+    // Patterns must be text, so bytes that are not UTF-8 are replaced by the same characters in
+    // pattern and names.
     let is_text = std::str::from_utf8(path).is_ok();
     let pattern = spelled(path);
     let components: Vec<_> = pattern.split('/').filter(|name| !name.is_empty()).collect();
@@ -54,7 +53,7 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
         } else {
             patterns.matches(spelled(&path).as_bytes())
         };
-        // The root is no name in a directory.
+        // The root has no name, so it matches no pattern.
         if is_match && !path.is_empty() {
             held.add(size_of::<Vec<u8>>() + path.len())
                 .map_err(failed)?;
@@ -70,7 +69,7 @@ pub fn expand(reader: &Reader, path: &[u8]) -> Result<Vec<Vec<u8>>, ExportError>
     }
 }
 
-/// Returns the path with a private-use character for each byte that is no text.
+/// Returns the path as text, with a private-use character for each byte that is not UTF-8.
 fn spelled(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {

@@ -1,7 +1,7 @@
-//! List, extract, tar, diff, dump and check: loops over the walk, for every format.
+//! List, extract, tar, diff, dump and check for every format, as loops over the walk.
 //!
-//! Nothing here knows a format, prints, or knows errno; what could not be done is in the reports,
-//! and the caller decides what that means.
+//! This crate knows no format and prints nothing. Reports contain what failed, and the caller
+//! decides what that means.
 
 mod check;
 mod content;

@@ -1,4 +1,4 @@
-//! Listings, as `ls` shows them.
+//! Directory listings like those of `ls`.
 
 use std::ops::ControlFlow;
 
@@ -6,21 +6,17 @@ use forerun_engine::Reader;
 use forerun_io::u64_from;
 use forerun_vfs::{Bound, DirCursor, Error, FileType, Held, Metadata, NodeId};
 
-/// An entry of a listing.
 #[derive(Clone, Debug)]
 pub struct ListEntry {
-    /// Name in its directory.
     pub name: Vec<u8>,
-    /// The node it names; equal for hard links.
+    /// The entry's node; the same for hard links.
     pub node: NodeId,
-    /// Its metadata, or what is wrong with it.
+    /// Metadata, or the error reading it.
     pub metadata: Result<Metadata, Error>,
-    /// Target of a symbolic link.
     pub target: Option<Result<Vec<u8>, Error>>,
 }
 
 impl ListEntry {
-    /// Returns the entry of a node under a name.
     #[must_use]
     pub fn of(reader: &Reader, name: &[u8], node: NodeId) -> Self {
         let metadata = reader.fs().metadata(node);
@@ -37,8 +33,8 @@ impl ListEntry {
     }
 }
 
-/// The names of a directory in byte order. What they name is read when the caller asks for it, so that
-/// a long directory takes little memory.
+/// The names of a directory in byte order. Metadata is read on request, so that a long directory
+/// needs little memory.
 #[derive(Debug, Default)]
 pub struct Listing {
     names: Vec<u8>,
@@ -53,26 +49,23 @@ struct Named {
 }
 
 impl Listing {
-    /// Returns the number of names.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Iterates over the names with their nodes.
     pub fn names(&self) -> impl Iterator<Item = (&[u8], NodeId)> {
         self.entries
             .iter()
             .map(|entry| (self.name(entry), entry.node))
     }
 
-    /// Returns the bytes that [`list`] counted for it.
+    /// Returns the bytes of memory that [`list`] has counted.
     #[must_use]
     pub const fn held(&self) -> usize {
         self.names.len() + self.entries.len() * size_of::<Named>()
@@ -92,9 +85,9 @@ impl Listing {
     }
 }
 
-/// Reads the names of a directory. Also returns the error that kept the rest of them from being read:
-/// damage, more than [`Limits::dir_entries`](forerun_vfs::Limits::dir_entries), or more than `held` has
-/// room for.
+/// Reads the names of a directory. Also returns the error that ended the listing early: damage,
+/// more entries than [`Limits::dir_entries`](forerun_vfs::Limits::dir_entries), or exhausted memory
+/// in `held`.
 #[must_use]
 pub fn list(reader: &Reader, dir: NodeId, held: &mut Held) -> (Listing, Option<Error>) {
     let (mut listing, limit) = (Listing::default(), reader.limits().dir_entries);

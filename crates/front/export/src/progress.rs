@@ -1,10 +1,9 @@
-//! How far a long job has come.
+//! Progress of a long operation.
 
-/// Told about progress, from any thread.
+/// Receives progress from any thread.
 pub trait Progress: Sync {
-    /// Begins a job of this length.
     fn begin(&self, total_bytes: u64, total_files: u64);
-    /// Advances by what is done since the last call.
+    /// Adds the work done since the last call.
     fn advance(&self, bytes: u64, files: u64);
 }
 

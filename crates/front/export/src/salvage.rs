@@ -1,4 +1,4 @@
-//! Files of a damaged image, as far as they can be read, and the report of what is lost.
+//! Salvages files of a damaged image and reports what is lost.
 
 use std::io::{self, Read, Write};
 use std::ops::{ControlFlow, Range};
@@ -10,30 +10,28 @@ use forerun_vfs::{Error, Extent, NodeId, Place};
 use crate::ExportError;
 use crate::content::CHUNK;
 
-/// Bytes of a file whose extents are asked for at a time.
+/// Length of the range whose extents are requested at once.
 const WINDOW: u64 = 64 << 20;
-/// Finest step to find where a damaged place ends.
+/// Smallest step for finding the end of a damaged range.
 const FINEST: u64 = 4096;
-/// Steps that may fail one after the other; then the rest of the file is lost. An image can give a file any
-/// size.
+/// Maximum consecutive failed steps; then the rest of the file is lost. Without this limit a file
+/// of absurd size would take forever.
 const FAILURES: u32 = 1 << 16;
 
-/// The fate of one file of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalvagedFile {
     /// Path in the output.
     pub path: Vec<u8>,
-    /// Bytes of the file, as the image says; nothing if that cannot be read.
+    /// File size according to the image; `None` if it cannot be read.
     pub size: Option<u64>,
-    /// Ranges that cannot be read, in order. They are zeros in the output.
+    /// Unreadable ranges, in order. They are zeros in the output.
     pub lost: Vec<Range<u64>>,
     pub error: Option<String>,
-    /// The file is put together by guess: its bytes are in the image, but it may have begun or ended
-    /// elsewhere.
+    /// The file was reconstructed by guessing: its bytes are in the image, but its original
+    /// beginning or end may differ.
     pub is_guess: bool,
 }
 
-/// How much of a file there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
     Whole,
@@ -54,7 +52,6 @@ impl Remains {
 }
 
 impl SalvagedFile {
-    /// Returns how much of the file there is.
     #[must_use]
     pub fn state(&self) -> Remains {
         match (self.size, self.lost_bytes()) {
@@ -65,7 +62,6 @@ impl SalvagedFile {
         }
     }
 
-    /// Counts the bytes that are lost.
     #[must_use]
     pub fn lost_bytes(&self) -> u64 {
         let lens = self.lost.iter().map(|lost| lost.end - lost.start);
@@ -73,7 +69,6 @@ impl SalvagedFile {
     }
 }
 
-/// The ranges of a file that cannot be read, and the first error.
 #[derive(Debug, Default)]
 pub struct Damage {
     pub lost: Vec<Range<u64>>,
@@ -90,13 +85,11 @@ impl Damage {
     }
 }
 
-/// Takes bytes of a file, and the place of the first.
+/// Called with an offset and the bytes there.
 type Visit<'v, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'v;
 
-/// Visits what can be read of a file of `size` bytes, in order, but for holes. Returns what cannot.
-///
-/// # Errors
-/// The errors of the visitor.
+/// Visits the readable data of a file of `size` bytes in order, without holes. Returns the
+/// unreadable ranges. Fails only if the visitor does.
 pub fn visit_readable<E>(
     reader: &Reader,
     node: NodeId,
@@ -132,7 +125,7 @@ pub fn visit_readable<E>(
         if at >= end {
             continue;
         }
-        // The image does not say where this block is.
+        // No extent covers this block.
         let next = at + (step - at % step).min(size - at);
         let next = if salvage.failures >= FAILURES {
             size
@@ -146,9 +139,9 @@ pub fn visit_readable<E>(
     Ok(salvage.damage)
 }
 
-/// Writes a file of a damaged image, of `size` bytes: what can be read of it, and zeros for holes and what
-/// cannot. Writes nothing of a file of which nothing can be read. Returns its outcome, under `path`, and the
-/// first error.
+/// Writes the readable data of a damaged file of `size` bytes, with zeros for holes and unreadable
+/// ranges. Writes nothing if no data is readable. Returns the outcome, under `path`, and the first
+/// read error.
 ///
 /// # Errors
 /// [`ExportError::Output`].
@@ -161,7 +154,7 @@ pub fn write_readable(
     let zeros = |out: &mut dyn Write, len| io::copy(&mut io::repeat(0).take(len), out);
     let mut at = 0;
     let damage = visit_readable(reader, node, size, &mut |start, data| {
-        // Zeros wait for data behind them: there may be none.
+        // Zeros are written only before data, so that a file without data stays unwritten.
         zeros(out, start - at)?;
         at = start + u64_from(data.len());
         out.write_all(data)
@@ -185,12 +178,11 @@ struct Salvage<'s, 'v, E> {
     node: NodeId,
     visit: &'s mut Visit<'v, E>,
     damage: Damage,
-    /// Steps that failed since the last that did not.
     failures: u32,
 }
 
 impl<E> Salvage<'_, '_, E> {
-    /// Returns the extents of `range` up to the first damage or gap, and that damage.
+    /// Returns the extents of `range` up to the first error or uncovered offset, and the error.
     fn extents(&self, range: Range<u64>) -> (Vec<Extent>, Option<Error>) {
         let (mut extents, mut at) = (Vec::new(), range.start);
         let mapped = self
@@ -231,7 +223,7 @@ impl<E> Salvage<'_, '_, E> {
                     chunk = CHUNK;
                     self.failures = 0;
                 }
-                // Halved until what is readable before and behind the damage is.
+                // Halve the range to separate readable from damaged data.
                 Err(_) if is_stored && chunk > FINEST && self.failures < FAILURES => chunk /= 2,
                 failed => {
                     let all = !is_stored || self.failures >= FAILURES;

@@ -1,4 +1,4 @@
-//! The part of an image that is wanted, and its names in the output.
+//! Selects entries of the image and determines their names in the output.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,31 +10,30 @@ use forerun_vfs::{Error, FileType, FollowLast, Held, Metadata, NodeId, resolve};
 
 use crate::{ExportError, expand};
 
-/// A choice of entries. The default is all of them.
+/// A selection of entries. The default selects all.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Paths in the image, each taken with everything below it; none means the root.
+    /// Paths in the image, each selected with everything below it; empty means the root.
     pub paths: Vec<Vec<u8>>,
-    /// Where there are any, only what one of these covers is taken.
+    /// Select only matching paths; empty means all.
     pub include: Patterns,
-    /// Paths that one of these covers are left out.
     pub exclude: Patterns,
-    /// A further choice, which the caller makes entry by entry.
     pub filter: Filter,
-    /// Leading components cut off the paths; entries with no more than these are left out.
+    /// Number of leading components to strip from paths. Entries without further components are
+    /// omitted.
     pub strip_components: usize,
 }
 
-/// A choice that the caller makes for each entry. The default takes all.
+/// A predicate for entries. The default accepts all.
 #[derive(Clone, Default)]
 pub struct Filter(Option<Arc<Takes>>);
 
-/// Returns whether to take an entry, by its path and whether it is a directory.
+/// Returns whether to select an entry, given its path and whether it is a directory.
 type Takes = dyn Fn(&[u8], bool) -> bool + Send + Sync;
 
 impl Filter {
-    /// Creates a filter. `takes` gets the path in the image, without a leading slash, and whether it is a
-    /// directory; what is below a directory that is not taken is not asked for.
+    /// Creates a filter. `takes` gets the path in the image, without a leading slash, and whether
+    /// it is a directory. If it rejects a directory, it is not called for the entries below.
     pub fn new(takes: impl Fn(&[u8], bool) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(takes)))
     }
@@ -52,7 +51,8 @@ impl fmt::Debug for Filter {
 }
 
 impl Selection {
-    /// Returns how many members of the image are in no selection, where this one takes all of the tree.
+    /// Returns the number of members outside the image's tree, if the selection includes the whole
+    /// tree; otherwise 0.
     pub fn left_out(&self, reader: &Reader) -> u64 {
         if self.paths.iter().all(|path| trim(path).is_empty()) {
             reader.fs().volume().left_out
@@ -61,10 +61,7 @@ impl Selection {
         }
     }
 
-    /// Replaces paths with wildcards by the paths in the image that they stand for.
-    ///
-    /// # Errors
-    /// The errors of [`expand`].
+    /// Replaces paths with wildcards by the matching paths.
     pub fn expand(&mut self, reader: &Reader) -> Result<(), ExportError> {
         let mut paths = Vec::with_capacity(self.paths.len());
         for path in &self.paths {
@@ -75,22 +72,19 @@ impl Selection {
     }
 }
 
-/// An entry that was chosen.
 #[derive(Debug)]
 pub struct Selected {
     /// Path in the image, without a leading slash; empty for the root.
     pub path: Vec<u8>,
-    /// The node that it names.
     pub node: NodeId,
     pub metadata: Metadata,
-    /// A directory that was not chosen itself: it leads to something that was.
+    /// The directory was not selected itself, but is the parent of a selected entry.
     pub implied: bool,
-    /// Bytes of the path that are cut off in the output.
+    /// Length of the path prefix that is stripped in the output.
     cut: usize,
 }
 
 impl Selected {
-    /// Creates an entry that is taken under its own path.
     #[must_use]
     pub const fn new(path: Vec<u8>, node: NodeId, metadata: Metadata) -> Self {
         Self {
@@ -102,37 +96,34 @@ impl Selected {
         }
     }
 
-    /// Returns the path in the output; it is empty for what becomes the target itself.
+    /// Returns the path in the output; empty for the target itself.
     pub fn name(&self) -> &[u8] {
         &self.path[self.cut..]
     }
 }
 
-/// An entry or a failure that [`visit`] meets.
 pub enum Found {
-    /// Directories come before what is in them.
+    /// Directories come before their entries.
     Entry(Selected),
-    /// Entries that could not be looked at.
     Failure(ExportError),
 }
 
-/// The result of [`select`].
 #[derive(Debug, Default)]
 pub struct Chosen {
-    /// In the order of the walk: directories before what is in them.
+    /// In walk order: directories before their entries.
     pub entries: Vec<Selected>,
-    /// Entries that could not be looked at.
     pub failures: Vec<ExportError>,
 }
 
-/// Bytes that an allocation takes besides what it was asked for.
+/// Overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
-/// Walks the image, chooses, and keeps what was chosen in memory. `more` is the memory that the caller
-/// takes for each entry besides.
+/// Walks the image and collects the selected entries. `more` is the memory that the caller needs
+/// per entry in addition.
 ///
 /// # Errors
-/// As [`visit`]; also more entries than [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) allows.
+/// The errors of [`visit`], and more entries than
+/// [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) allows.
 pub fn select(reader: &Reader, selection: &Selection, more: usize) -> Result<Chosen, ExportError> {
     let mut chosen = Chosen::default();
     let mut held = Held::new(reader.limits());
@@ -153,10 +144,10 @@ pub fn select(reader: &Reader, selection: &Selection, more: usize) -> Result<Cho
     Ok(chosen)
 }
 
-/// Counts the memory of a failure that is kept for the report.
+/// Counts the memory of a failure kept for the report.
 ///
 /// # Errors
-/// The limit, at the path of the failure.
+/// The memory limit, at the failure's path.
 pub fn hold_failure(held: &mut Held, failed: &ExportError) -> Result<(), ExportError> {
     let path = match failed {
         ExportError::Image { path, .. } | ExportError::LeftOut { path, .. } => path.as_slice(),
@@ -166,11 +157,11 @@ pub fn hold_failure(held: &mut Held, failed: &ExportError) -> Result<(), ExportE
     counted.map_err(|error| ExportError::image(path, error))
 }
 
-/// Walks the image and passes on the chosen entries.
+/// Walks the image and visits the selected entries. Damage below the selected paths is passed as a
+/// failure.
 ///
 /// # Errors
-/// A path of the selection that is not there, and those of the visitor. Damage further down is passed on
-/// as a failure.
+/// A selected path does not exist, or the visitor fails.
 pub fn visit(
     reader: &Reader,
     selection: &Selection,
@@ -196,19 +187,19 @@ struct Scan<'s> {
     reader: &'s Reader,
     selection: &'s Selection,
     visit: &'s mut dyn FnMut(Found) -> Result<(), ExportError>,
-    /// Directories above the current place that were not taken yet, outermost first.
+    /// Unselected parents of the current path, outermost first.
     pending: Vec<Selected>,
 }
 
 impl Scan<'_> {
-    /// Implies the directories that lead to the start.
+    /// Adds the parents of a selected path to `pending`.
     fn above(&mut self, start: &[u8]) {
         let slashes = start.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
         let ends: Vec<_> = slashes.map(|(at, _)| at).collect();
         for path in ends.into_iter().filter_map(|end| start.get(..end)) {
             let fs = self.reader.fs();
             let node = resolve(fs, path, FollowLast::Yes, self.reader.limits());
-            // A directory that cannot be read is made with the system's defaults.
+            // An unreadable parent is created with the system's default attributes.
             if let Ok((node, metadata)) = node.and_then(|node| Ok((node, fs.metadata(node)?))) {
                 self.imply(path, node, metadata);
             }
@@ -263,7 +254,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Remembers a directory, for the case that something below it is taken.
+    /// Adds an unselected directory to `pending`, in case something below it is selected.
     fn imply(&mut self, path: &[u8], node: NodeId, metadata: Metadata) {
         self.leave(path);
         if metadata.kind == FileType::Directory {
@@ -272,7 +263,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Forgets the pending directories that `path` is not below.
+    /// Removes pending directories that are not parents of `path`.
     fn leave(&mut self, path: &[u8]) {
         while self
             .pending
@@ -306,7 +297,7 @@ impl Scan<'_> {
 }
 
 impl Chosen {
-    /// Counts the bytes of all regular files; a file with several names is counted once.
+    /// Returns the bytes of all regular files, counting a file with several names once.
     pub fn content_bytes(&self) -> u64 {
         let mut seen = HashSet::new();
         let files = self
@@ -319,13 +310,13 @@ impl Chosen {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Checks the bytes to be written against the limit.
+    /// Returns the bytes to write, or an error if they exceed the limit.
     pub fn check_limit(&self, limit: u64) -> Result<u64, ExportError> {
         within(self.content_bytes(), limit)
     }
 }
 
-/// Checks the bytes to be written against the limit.
+/// Returns `count`, or an error if it exceeds the limit.
 pub const fn within(count: u64, limit: u64) -> Result<u64, ExportError> {
     if count > limit {
         return Err(ExportError::Limit {
@@ -337,7 +328,7 @@ pub const fn within(count: u64, limit: u64) -> Result<u64, ExportError> {
     Ok(count)
 }
 
-/// Selects the paths to start from, without those that lie below another one of them.
+/// Returns the paths to start from, without those below another one.
 fn starts(selection: &Selection) -> Vec<&[u8]> {
     if selection.paths.is_empty() {
         return vec![b""];
@@ -355,7 +346,7 @@ fn starts(selection: &Selection) -> Vec<&[u8]> {
     kept.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Resolves `.` and `..` in a path by name, as the output will show it.
+/// Resolves `.` and `..` in a path lexically.
 fn normal(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|&byte| byte == b'/') {
@@ -372,14 +363,14 @@ fn trim(path: &[u8]) -> &[u8] {
     path.strip_prefix(b"/").unwrap_or(path)
 }
 
-/// Returns whether every component is a name. Drivers refuse what is none; the output must be safe whatever
-/// they do.
+/// Returns whether every component is a valid name. Drivers refuse invalid names, but the output
+/// must be safe regardless.
 fn is_plain(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
     path.is_empty() || path.split(|&byte| byte == b'/').all(is_name)
 }
 
-/// Returns whether `path` lies in the directory `dir`, at any depth.
+/// Returns whether `path` is below directory `dir`, at any depth.
 fn is_below(path: &[u8], dir: &[u8]) -> bool {
     if dir.is_empty() {
         return !path.is_empty();
@@ -396,8 +387,8 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Counts the bytes of the first `components` of a path, with the slash after them; nothing where the
-/// path has no more components than these.
+/// Returns the length of the first `components` components including the slash after them; `None`
+/// if the path has no further component.
 fn cut(path: &[u8], components: usize) -> Option<usize> {
     if components == 0 {
         return Some(0);
@@ -406,7 +397,7 @@ fn cut(path: &[u8], components: usize) -> Option<usize> {
     slashes.map(|(at, _)| at + 1).nth(components - 1)
 }
 
-/// Turns an image's error into a failure of the entry.
+/// Converts an image error into a failure of the entry.
 pub fn failure(entry: &Selected, source: Error) -> ExportError {
     ExportError::image(&entry.path, source)
 }

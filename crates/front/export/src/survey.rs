@@ -1,5 +1,5 @@
-//! A first walk over what was chosen, which keeps no paths: the outputs that follow the order of the
-//! walk are written in a second one.
+//! A first walk over the selection that stores no paths. A second walk writes the output in walk
+//! order.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,18 +10,18 @@ use forerun_vfs::{FileType, Held, NodeId};
 use crate::ExportError;
 use crate::select::{Found, Selected, Selection, failure, visit, within};
 
-/// The amounts that the second walk will meet.
+/// Totals of what the second walk will visit.
 #[derive(Debug)]
 pub struct Survey {
-    /// Entries that were chosen themselves.
+    /// Number of entries selected themselves.
     pub entries: u64,
-    /// Bytes of all regular files; a file with several names is counted once.
+    /// Bytes of all regular files, counting a file with several names once.
     pub bytes: u64,
-    /// The regular files in the order of the walk.
+    /// The regular files in walk order.
     pub files: Vec<NodeId>,
-    /// The memory that the caller has left.
+    /// The caller's remaining memory budget.
     pub held: Held,
-    /// Everything but directories, and whether it has several names.
+    /// All nodes except directories, and whether they have several selected names.
     nodes: HashMap<NodeId, bool>,
 }
 
@@ -32,17 +32,16 @@ pub enum Names {
     All,
 }
 
-/// Bytes that an entry takes: in the map while it grows, in the list of files, and in that of the bulk
-/// stream.
+/// Memory per entry: in the map including growth, in the list of files, and in the bulk stream's
+/// list.
 const NODE: usize = 32;
 const FILE: usize = 24;
 
 impl Survey {
-    /// Walks over what is selected.
+    /// Walks the selection. Leaves errors below the selected paths to the second walk.
     ///
     /// # Errors
-    /// A selected path that is not there, more bytes than the limit, more entries than memory allows.
-    /// What cannot be looked at is left to the second walk.
+    /// A selected path does not exist, or bytes or entries exceed their limits.
     pub fn of(reader: &Reader, selection: &Selection, names: Names) -> Result<Self, ExportError> {
         let mut survey = Self {
             entries: 0,
@@ -92,7 +91,6 @@ impl Survey {
         Ok(())
     }
 
-    /// Returns whether a node has several names among those that were chosen.
     pub fn has_several_names(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|&several| several)
     }

@@ -1,4 +1,4 @@
-//! A filesystem before it is mounted: fsopen(2), fsconfig(2), fsmount(2), with the kernel's messages
+//! Builds a mount with fsopen(2), fsconfig(2) and fsmount(2), and collects the kernel's messages
 //! when it refuses.
 
 use std::fmt::Display;
@@ -17,23 +17,23 @@ use crate::kernel_log::KernelLog;
 use crate::options::Options;
 use crate::readahead::Before;
 
-/// The longest message in the log of a context.
 const MESSAGE_LEN: usize = 4096;
-/// Messages that are read at the most; the kernel keeps eight.
+/// Maximum number of messages read per refusal; the kernel keeps eight.
 const MOST_MESSAGES: usize = 16;
 
-/// Fails where the kernel does not let us mount `fstype`. Root of a user namespace may open a context,
-/// and is refused only at the end, when a loop device would have been set up in vain.
+/// Returns an error if this process may not mount `fstype`. Root in a user namespace can open a
+/// context and would be refused only by the mount itself, after the loop device is set up.
 pub fn check_permission(fstype: &'static str) -> Result<(), Error> {
     let context = Context::open(fstype, String::new())?;
     match fsconfig_create(&context.context) {
         Err(Errno::PERM) => Err(Error::NotPermitted { fstype }),
-        // Without a source there is nothing to mount.
+        // fsconfig(2) reached the driver, which failed because no source was given: mounting is
+        // permitted.
         _ => Ok(()),
     }
 }
 
-/// Options being collected for one superblock.
+/// A superblock under construction.
 #[derive(Debug)]
 pub struct Context {
     fstype: &'static str,
@@ -43,8 +43,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Opens a context for the driver `fstype`, which the kernel may load first. `what` names the attempt
-    /// in messages.
+    /// Opens a context for the driver `fstype`; the kernel may load the module. `what` names the
+    /// attempt in error messages.
     pub fn open(fstype: &'static str, what: String) -> Result<Self, Error> {
         let log = KernelLog::now();
         match fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC) {
@@ -64,7 +64,6 @@ impl Context {
         }
     }
 
-    /// Sets an option with a value.
     pub fn set(self, key: &str, value: impl Arg + Copy) -> Result<Self, Error> {
         match fsconfig_set_string(&self.context, key, value) {
             Ok(()) => Ok(self),
@@ -72,7 +71,7 @@ impl Context {
         }
     }
 
-    /// Sets an option that is a word.
+    /// Sets an option that takes no value.
     pub fn set_flag(self, key: &str) -> Result<Self, Error> {
         match fsconfig_set_flag(&self.context, key) {
             Ok(()) => Ok(self),
@@ -80,17 +79,16 @@ impl Context {
         }
     }
 
-    /// Sets an option that is a word, if the driver has it.
+    /// Sets an option that takes no value; ignores the error if the driver lacks the option.
     pub fn set_flag_if_known(self, key: &str) -> Self {
         if let Err(error) = fsconfig_set_flag(&self.context, key) {
-            // Taken out of the log, so that a later refusal does not show it.
+            // Drain the log, so that a later refusal does not report this message.
             let said = messages(&self.context);
             tracing::debug!(%error, ?said, "the kernel does without {key}");
         }
         self
     }
 
-    /// Sets an option whose value is an open file.
     pub fn set_fd(self, key: &str, file: impl AsFd) -> Result<Self, Error> {
         match fsconfig_set_fd(&self.context, key, file) {
             Ok(()) => Ok(self),
@@ -98,7 +96,7 @@ impl Context {
         }
     }
 
-    /// Makes the superblock, mounted nowhere yet.
+    /// Creates the superblock and a detached mount of it.
     pub fn mount(self, options: &Options) -> Result<OwnedFd, Error> {
         let before = from_file(self.fstype).map(|of| Before::look(of.readahead));
         if let Err(error) = fsconfig_create(&self.context) {
@@ -138,7 +136,8 @@ fn refused(what: String, step: String, error: Errno, words: Vec<String>) -> Erro
     }])
 }
 
-/// Returns the driver's messages in the log of the context: `e ` for errors, `w ` and `i ` for the rest.
+/// Returns the driver's messages from the context's log. Warnings keep their prefix `w `,
+/// information keeps `i `.
 fn messages(context: &OwnedFd) -> Vec<String> {
     let mut messages = Vec::new();
     let mut buffer = vec![0; MESSAGE_LEN];

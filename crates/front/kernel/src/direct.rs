@@ -1,8 +1,8 @@
-//! Direct reads of an image's file by the kernel's driver (EROFS, Linux 6.13).
+//! Direct I/O on the image file by the kernel's driver (EROFS, Linux 6.13).
 //!
-//! Without them file data is in the page cache twice, as part of the image and as part of the mount, and
-//! each readahead window of the mount waits for the disk in the reading thread: a file is read at a third
-//! of the disk's speed. Metadata is read through the page cache either way.
+//! Without it the page cache holds file data twice, for the image and for the mount, and each
+//! readahead window of the mount waits for the disk in the reading thread: files are read at a
+//! third of the disk's speed. Metadata is read through the page cache either way.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,11 +12,11 @@ use rustix::fs::{Mode, OFlags, open};
 use crate::context::Context;
 use crate::drivers::{Driver, FromFile};
 
-/// Bytes of the shortest direct read that every disk takes. Images with smaller blocks need shorter
-/// reads, which some disks refuse.
+/// Length in bytes of the shortest direct read that every disk accepts. Images with smaller blocks
+/// need shorter reads, which some disks refuse.
 pub const ALIGNMENT: u32 = 4096;
 
-/// Sets the option where the file and the kernel's driver support it.
+/// Requests direct I/O if the driver, the file and the block size support it.
 pub fn ask(context: Context, driver: &Driver, file: &File, block_size: u32) -> Context {
     match driver.from_file {
         Some(FromFile { direct, .. }) if block_size >= ALIGNMENT && opens_directly(file) => {
@@ -26,7 +26,6 @@ pub fn ask(context: Context, driver: &Driver, file: &File, block_size: u32) -> C
     }
 }
 
-/// Returns whether a file can be read past the page cache.
 pub fn opens_directly(file: &File) -> bool {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;

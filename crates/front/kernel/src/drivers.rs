@@ -1,30 +1,29 @@
-//! The formats that the kernel mounts: one row for each, with all that this crate knows of it.
+//! The formats that the kernel can mount, with the properties of their kernel drivers.
 
-/// A format, and the kernel's driver for it.
+/// An image format and the kernel's driver for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// The format, in our terms.
+    /// forerun's name of the format.
     pub format: &'static str,
     /// The kernel's name of the filesystem.
     pub fstype: &'static str,
-    /// The driver's reads of images in regular files; nothing where it reads block devices only.
+    /// How the driver reads images in regular files; `None` if it reads only block devices.
     pub from_file: Option<FromFile>,
-    /// Reads blocks past the page cache of its device: metadata is read ahead in the file below.
+    /// The driver bypasses the page cache of the block device, so metadata is prefetched into the
+    /// page cache of the backing file.
     pub bypasses_device_cache: bool,
-    /// The files are objects of a store, shown by an overlayfs over the mount.
+    /// File contents are in an object store, which an overlayfs combines with this mount.
     pub has_objects: bool,
 }
 
-/// A driver's reads of images in regular files (Linux 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromFile {
-    /// The mount option for direct reads of the file.
     pub direct: &'static str,
-    /// The prefix of the names that the readahead of such mounts has in sysfs.
+    /// Prefix of the mount's device name in `/sys/class/bdi`.
     pub readahead: &'static str,
 }
 
-/// A driver that reads block devices only, and nothing else that is special.
+/// The defaults: a driver that reads only block devices.
 const BLOCK_DEVICE: Driver = Driver {
     format: "",
     fstype: "",
@@ -63,21 +62,19 @@ const DRIVERS: [Driver; 4] = [
     },
 ];
 
-/// The kernel's name of the filesystem that shows the objects of a store as files.
 pub const OVERLAY: &str = "overlay";
 
-/// Returns the driver for a format.
 pub fn for_format(format: &str) -> Option<&'static Driver> {
     DRIVERS.iter().find(|driver| driver.format == format)
 }
 
-/// Returns what the driver with the kernel's name `fstype` does with regular files.
+/// Returns how the driver of the kernel filesystem type `fstype` reads regular files.
 pub fn from_file(fstype: &str) -> Option<FromFile> {
     let driver = DRIVERS.iter().find(|driver| driver.fstype == fstype)?;
     driver.from_file
 }
 
-/// Returns whether this crate makes mounts of that type, in the kernel's terms.
+/// Returns whether this crate creates mounts of the kernel filesystem type `fstype`.
 pub fn mounts_type(fstype: &str) -> bool {
     let mut drivers = DRIVERS.iter();
     fstype == OVERLAY || drivers.any(|driver| driver.fstype == fstype)

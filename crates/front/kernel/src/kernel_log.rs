@@ -1,31 +1,28 @@
-//! Messages that a driver wrote to the kernel's log while it was asked to mount.
+//! Reads what a driver wrote to the kernel log during a mount attempt.
 //!
-//! Drivers write most of their reasons there and return only EINVAL to the caller. `/dev/kmsg` lets
-//! root read the records that came after a point in time; where it cannot be read, errors do not show
-//! these reasons.
+//! Drivers write most of their reasons there and return only EINVAL to the caller. Root can read
+//! `/dev/kmsg` from the moment the attempt began. Without access to it, errors lack these reasons.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Most records that are read: the log of a busy machine must not hold us up.
+/// Maximum number of records read, so that a busy log does not delay the mount.
 const MOST_RECORDS: usize = 256;
-/// The longest record of /dev/kmsg.
 const RECORD_LEN: usize = 8192;
 
-/// Number of levels of importance; the number of a facility is in the bits above the level.
+/// Number of severity levels. A record's priority is `facility * 8 + level`.
 const LEVELS: u32 = 8;
-/// The least important level that reports a problem.
+/// The least severe level that counts as a problem (`LOG_WARNING`).
 const WARNING: u32 = 4;
 
-/// The end of the log at some moment.
+/// A position in the kernel log.
 #[derive(Debug)]
 pub struct KernelLog {
     file: Option<File>,
 }
 
 impl KernelLog {
-    /// Returns the present end of the log.
     pub fn now() -> Self {
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
         let flags = i32::try_from(flags).unwrap_or(0);
@@ -38,7 +35,7 @@ impl KernelLog {
         Self { file }
     }
 
-    /// Returns the messages of the driver of `fstype` since then, each once.
+    /// Returns the messages of driver `fstype` since this position, without duplicates.
     pub fn words(mut self, fstype: &str) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let Some(file) = &mut self.file else {
@@ -46,7 +43,7 @@ impl KernelLog {
         };
         let mut record = vec![0; RECORD_LEN];
         for _ in 0..MOST_RECORDS {
-            // EPIPE says that records were overwritten before we came; the next read goes on.
+            // EPIPE: records were overwritten before they were read. The next read continues.
             let len = match file.read(&mut record) {
                 Ok(len) if len > 0 => len,
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => continue,
@@ -62,7 +59,8 @@ impl KernelLog {
     }
 }
 
-/// Returns the text of a record `level,number,time,flags;text` if it is a problem that the driver reports.
+/// Returns the text of a record `level,number,time,flags;text` if driver `fstype` reports a
+/// problem.
 fn parse(record: &[u8], fstype: &str) -> Option<String> {
     let text = String::from_utf8_lossy(record);
     let (head, text) = text.split_once(';')?;

@@ -1,14 +1,13 @@
-//! Mounts by the kernel's own drivers, for users with the privilege: the image's metadata is read ahead,
-//! then the kernel takes over, and no process stays.
+//! Mounts images with the kernel's own drivers, for privileged users. Prefetches the image's
+//! metadata first; no process stays behind.
 //!
-//! [`mount`](fn@mount) has EROFS images mounted from the file itself where the kernel does that
-//! (Linux 6.12), else through a loop device; SquashFS and romfs images always through a loop device;
-//! composefs images as EROFS under an overlayfs with the object store as a layer of data only. All
-//! of it uses the new mount API, so that only the finished mount is ever seen, and a failure leaves
-//! nothing behind. [`umount`](fn@umount) takes such mounts down.
+//! [`mount`](fn@mount) mounts EROFS images directly from the file (Linux 6.12), otherwise through a
+//! loop device. SquashFS and romfs always use a loop device. composefs is an EROFS mount below an
+//! overlayfs, with the object store as a data-only layer. The new mount API makes a mount visible
+//! only once it is complete; a failed mount leaves nothing behind. [`umount`](fn@umount) unmounts.
 //!
-//! This crate parses no image, and knows formats only by the names of the kernel's drivers. These trust
-//! images more than ours do: untrusted images are better mounted through FUSE.
+//! This crate parses no image and knows formats only by the names of the kernel's drivers. Kernel
+//! drivers trust images more than forerun's do: mount untrusted images through FUSE instead.
 
 mod context;
 mod direct;

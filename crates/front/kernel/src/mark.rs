@@ -1,8 +1,8 @@
-//! Telling our mounts from others, without a list of them.
+//! Tells forerun's mounts from others without keeping a list.
 //!
-//! The kernel keeps the path that a mount was made from as it was given, and shows it in
-//! `/proc/self/mountinfo`. Ours are given as `/./srv/a.img`: the same file, in a spelling that no other
-//! program uses. It needs no state that could be lost or go stale, and works across namespaces.
+//! The kernel shows a mount's source in `/proc/self/mountinfo` as it was given. forerun gives
+//! `/./srv/a.img`, a spelling that no other program uses. This state cannot be lost or go stale,
+//! and works across namespaces.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,21 +12,20 @@ use crate::drivers::mounts_type;
 
 const MARK: &str = "/.";
 
-/// Returns the source to give the kernel for the absolute path `path`.
 pub fn marked(path: &Path) -> OsString {
     let mut source = OsString::from(MARK);
     source.push(path);
     source
 }
 
-/// Returns whether a mount of that type and source, as `/proc/self/mountinfo` has them, was made by
-/// [`mount`](crate::mount()).
+/// Returns whether [`mount`](crate::mount()) created a mount with this type and source in
+/// `/proc/self/mountinfo`.
 #[must_use]
 pub fn is_ours(fstype: &str, source: &OsStr) -> bool {
     mounts_type(fstype) && image_of(source).is_some()
 }
 
-/// Returns the image, or the loop device, that a mount of ours was made from.
+/// Returns the image or loop device behind a mount source of forerun's, `None` for other sources.
 #[must_use]
 pub fn image_of(source: &OsStr) -> Option<PathBuf> {
     let path = source.as_bytes().strip_prefix(MARK.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Mounts of open images by the kernel.
+//! Mounts opened images with the kernel's drivers.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,40 +22,35 @@ use crate::named::Named;
 use crate::options::{Options, Route};
 use crate::{direct, overlay, prefetch, verity};
 
-/// Loop devices have whole sectors.
+/// Length of a loop device is a multiple of this.
 const SECTOR: u64 = 512;
 
-/// A mount that was made. It stays until it is unmounted.
+/// A mount. Dropping this value does not unmount it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Mounted {
-    /// The driver that reads the image, by the kernel's name for it.
     pub fstype: &'static str,
-    /// How the driver reads the image.
     pub way: Way,
-    /// Whether an overlayfs with the objects is on top.
+    /// Whether an overlayfs with the object store is on top.
     pub overlay: bool,
-    /// Bytes of metadata that the kernel was asked to read ahead.
+    /// Bytes of metadata requested from the kernel in advance.
     pub prefetched: u64,
-    /// The kernel's answers to other ways that were tried before.
+    /// Failed attempts before the one that succeeded.
     pub refusals: Vec<Refusal>,
-    /// Its line in the table of mounts, by which [`take_down`](crate::take_down()) knows it; nothing if
-    /// it has been unmounted already.
+    /// The mount's line in mountinfo, by which [`take_down`](crate::take_down()) finds it; `None`
+    /// if it has been unmounted already.
     pub entry: Option<MountEntry>,
 }
 
-/// How the kernel reads an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     File,
-    /// From the block device that the image is on.
     Device,
-    /// Through a loop device, which goes with the mount.
+    /// The loop device is detached with the mount.
     Loop(PathBuf),
 }
 
 impl Mounted {
-    /// Returns a mount by that driver, without anything on top.
     const fn by(driver: &Driver, way: Way, prefetched: u64) -> Self {
         Self {
             fstype: driver.fstype,
@@ -83,8 +78,7 @@ impl fmt::Display for Mounted {
     }
 }
 
-/// Has the kernel mount `image`, which was opened from `path`, on `dir`. A mount that fails leaves
-/// nothing behind.
+/// Mounts `image`, which was opened from `path`, on `dir`. A failed mount leaves nothing behind.
 ///
 /// # Errors
 /// [`Error`]: it is not permitted, the kernel has no driver or refuses the image, or the directory
@@ -112,7 +106,7 @@ pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Resul
     Ok(mounted)
 }
 
-/// Opens a directory to mount on. The mount goes to this directory, wherever its path leads by then.
+/// Opens the mountpoint. The mount goes to this directory even if it is renamed or replaced later.
 pub fn mountpoint(dir: &Path) -> Result<Mountpoint, Error> {
     let path = dir.to_path_buf();
     Mountpoint::open(dir).map_err(|source| match source.kind() {
@@ -121,7 +115,7 @@ pub fn mountpoint(dir: &Path) -> Result<Mountpoint, Error> {
     })
 }
 
-/// Puts a finished mount on a directory. Returns its line in the table of mounts.
+/// Attaches a detached mount to a directory. Returns the mount's line in mountinfo.
 pub fn attach(mount: &OwnedFd, place: &Mountpoint) -> Result<Option<MountEntry>, Error> {
     let attached = place.attach(mount);
     attached.map_err(|error| Error::Attach {
@@ -140,13 +134,12 @@ fn open_objects(options: &Options) -> Result<Named, Error> {
     Ok(store)
 }
 
-/// The image that the kernel is to read.
 struct Source<'i> {
     image: &'i Image,
     driver: &'static Driver,
     file: Named,
     is_device: bool,
-    /// Length of the image, where it does not take all the rest of the file.
+    /// Length of the image if other bytes follow it in the file.
     size: Option<u64>,
 }
 
@@ -173,7 +166,7 @@ impl<'i> Source<'i> {
         })
     }
 
-    /// Makes a mount that is attached nowhere, in the first way that the kernel accepts.
+    /// Creates a detached mount by the first method that the kernel accepts.
     fn mount(&self, options: &Options) -> Result<(OwnedFd, Mounted), Error> {
         let begins_here = self.image.offset() == 0;
         let direct = begins_here && (self.is_device || self.driver.from_file.is_some());
@@ -198,7 +191,7 @@ impl<'i> Source<'i> {
                 refusals.extend(more);
                 Err(Error::Refused(refusals))
             }
-            // Where the kernel has refused the image itself, a missing loop device explains nothing.
+            // The kernel refused the image itself; report that instead of the loop device error.
             Err(error @ (Error::Loop { .. } | Error::Cut { .. }))
                 if !refusals.iter().all(is_about_the_file) =>
             {
@@ -217,7 +210,8 @@ impl<'i> Source<'i> {
         };
         let mut context = self.context(what)?.set("source", &*self.file.marked())?;
         let fs = self.image.reader().fs();
-        // Bytes that prefetch puts into the page cache are not to be read past it.
+        // Direct I/O would ignore the pages that prefetching the whole image puts into the page
+        // cache.
         if way == Way::File && !(options.prefetch && prefetch::is_everything(fs)) {
             context = direct::ask(
                 context,
@@ -265,7 +259,8 @@ impl<'i> Source<'i> {
         Context::open(self.driver.fstype, what)?.set_flag("ro")
     }
 
-    /// Sets the image's other devices, as block devices where the image is on one.
+    /// Sets the image's additional devices. Files get a loop device unless the image itself is
+    /// mounted from a file.
     fn set_devices(
         &self,
         mut context: Context,
@@ -299,8 +294,8 @@ impl<'i> Source<'i> {
     }
 }
 
-/// Shows `size` bytes of a file from `offset` on, or all the rest, as a device for reading. It detaches itself when the last
-/// mount and descriptor of it have gone, so that nothing is left behind when this process is killed.
+/// Sets up a read-only loop device for `size` bytes (by default all) of a file from `offset`. It
+/// detaches itself after its last mount and descriptor, also if this process is killed.
 fn loop_device(named: &Named, offset: u64, size: Option<u64>) -> Result<LoopDevice, Error> {
     let part = Part {
         offset,
@@ -314,13 +309,13 @@ fn loop_device(named: &Named, offset: u64, size: Option<u64>) -> Result<LoopDevi
     })
 }
 
-/// Returns whether the kernel may still take the image from a block device: it reads EROFS from no
-/// files, or not on this file system.
+/// Returns whether the kernel may still mount the image from a block device: it does not support
+/// EROFS from files, or not from files on this filesystem.
 fn is_about_the_file(refusal: &Refusal) -> bool {
     refusal.error.raw_os_error() == Some(Errno::NOTBLK.raw_os_error())
 }
 
-/// A resource that must not go before the kernel holds it.
+/// A resource that must live until the kernel holds it.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are held, not looked at")]
 enum Held {

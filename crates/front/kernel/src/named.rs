@@ -1,4 +1,4 @@
-//! Files and directories of the host, in the form in which the kernel takes them.
+//! Opened files and directories of the host, with names for fsconfig(2).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,19 +8,18 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::mark::marked;
 
-/// fsconfig(2) takes 256 bytes at the most, with the NUL at the end.
+/// Maximum length of a value for fsconfig(2): 256 bytes, including the NUL.
 const VALUE_LEN: usize = 255;
 
-/// A file or directory, open, by its absolute path.
+/// An opened file or directory and its absolute path.
 #[derive(Debug)]
 pub struct Named {
-    /// Without links in it.
+    /// Canonical, without symbolic links.
     pub path: PathBuf,
     pub file: File,
 }
 
 impl Named {
-    /// Opens the file or directory that `path` leads to.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::File {
             path: path.to_path_buf(),
@@ -34,17 +33,15 @@ impl Named {
         })
     }
 
-    /// Returns the name for the kernel to open.
     pub fn name(&self) -> OsString {
         self.short(self.path.clone().into_os_string())
     }
 
-    /// Returns the same, marked as the source of a mount of ours.
     pub fn marked(&self) -> OsString {
         self.short(marked(&self.path))
     }
 
-    /// Returns `name`, or a path through our descriptor where `name` is longer than the kernel takes.
+    /// Returns `name`, or the path of our descriptor in `/proc` if `name` is too long.
     fn short(&self, name: OsString) -> OsString {
         if name.len() <= VALUE_LEN {
             return name;

@@ -1,27 +1,23 @@
-//! Options of a mount by the kernel.
+//! Options of a kernel mount.
 
 use std::path::PathBuf;
 
 use forerun_vfs::Verity;
 
-/// Options of a mount. [`Options::default`] is a nosuid, nodev mount whose metadata is read ahead. The
+/// Options of a mount. [`Options::default`] is a nosuid, nodev mount with prefetched metadata. The
 /// image itself knows its offset and length in the source.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Files and devices with the data that the image keeps outside itself, in the order of its
-    /// device table.
+    /// Files and devices with the data outside the image, in the order of its device table.
     pub devices: Vec<PathBuf>,
-    /// The object store of a composefs image.
     pub objects: Option<PathBuf>,
-    /// The kernel's use of the fs-verity digests of objects.
+    /// How the kernel uses the fs-verity digests of objects.
     pub verity: Verity,
     pub suid: bool,
     pub dev: bool,
     pub exec: bool,
-    /// Read the metadata ahead.
     pub prefetch: bool,
-    /// The way for the kernel to read the image.
     pub route: Route,
 }
 
@@ -40,14 +36,13 @@ impl Default for Options {
     }
 }
 
-/// A way for the kernel to read the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Route {
-    /// From the file where it can, else through a loop device.
+    /// From the file if possible, otherwise through a loop device.
     #[default]
     Any,
-    /// From the file, or not at all.
+    /// Only from the file.
     File,
-    /// Through a loop device, even where the file would do.
+    /// Only through a loop device.
     Loop,
 }

@@ -1,9 +1,9 @@
-//! The overlayfs of a composefs mount: the EROFS of the image as the layer with the names, the
-//! object store as a layer of data only, which only the redirects of the image lead to.
+//! The overlayfs of a composefs mount. The image's EROFS is the layer with the names; the object
+//! store is a data-only layer, reached only by redirects.
 //!
-//! The EROFS mount is attached nowhere: overlayfs takes it by its descriptor, and holds it until it
-//! ends itself. Kernels before 6.15 take a mount by path only: there the EROFS is on a temporary
-//! directory of ours while the overlayfs is being made.
+//! The EROFS mount is not attached anywhere: overlayfs gets its descriptor and holds it until the
+//! overlayfs itself is unmounted. Kernels before 6.15 accept mounts only by path, so the EROFS is
+//! attached to a temporary directory while the overlayfs is created.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -18,12 +18,12 @@ use crate::drivers::OVERLAY;
 use crate::error::Error;
 use crate::options::Options;
 
-/// The layer with the names; the `+` is part of the option.
+/// Option for the layer with the names; the `+` is part of the option.
 const LOWER: &str = "lowerdir+";
-/// The layer of data only.
 const DATA: &str = "datadir+";
 
-/// Makes an overlayfs over `lower` with the files of `objects`, shown as a mount of `source`.
+/// Mounts an overlayfs of `lower` and the files in `objects`. `source` is the mount source shown in
+/// mountinfo.
 pub fn over(
     lower: &OwnedFd,
     objects: &OsStr,
@@ -42,7 +42,7 @@ pub fn over(
     }
 }
 
-/// Mounts as [`over`] does, on kernels that take no descriptors of detached mounts.
+/// Does the same as [`over`] on kernels that do not accept descriptors of detached mounts.
 fn by_path(
     lower: &OwnedFd,
     objects: &OsStr,
@@ -60,7 +60,7 @@ fn by_path(
     let made = context(source, options)
         .and_then(|context| context.set(LOWER, path))
         .and_then(|context| finish(context, objects, options));
-    // By now the overlayfs has its own clone of the mount, or there is no overlayfs.
+    // The overlayfs, if it was created, has its own clone of the mount.
     let detached = rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     detached.map_err(|error| failed(path, error.into()))?;
     made
@@ -77,7 +77,7 @@ fn context(source: &OsStr, options: &Options) -> Result<Context, Error> {
         .set("source", source)?
         .set("metacopy", "on")?
         .set("redirect_dir", "on")?;
-    // Linux before 6.6 does not have the option.
+    // Linux before 6.6 lacks the option.
     if options.verity != Verity::Off {
         context = context.set("verity", verity)?;
     }
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// Tests the way of kernels before 6.15, with a tmpfs in place of the EROFS.
+    /// Tests the path for kernels before 6.15, with a tmpfs in place of the EROFS.
     #[test]
     fn a_lower_layer_by_its_path() {
         if !require::root() || !require::kernel_filesystem(OVERLAY) {

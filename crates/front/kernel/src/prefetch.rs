@@ -1,11 +1,11 @@
-//! Prefetch of an image's metadata into the page cache before the kernel's driver reads it.
+//! Prefetches an image's metadata into the page cache before the kernel's driver reads it.
 //!
-//! The drivers read metadata in single blocks, when they need one, and wait for each. Requested in
-//! large steps and in the order of a walk, it comes at the speed of the disk. Nothing here waits: the
-//! driver uses the first blocks while the rest is in flight.
+//! The drivers read metadata one block at a time and wait for each. Large requests in walk order
+//! run at the speed of the disk. Prefetching does not wait: the driver uses the first blocks while
+//! the rest is in flight.
 //!
-//! Where metadata is interleaved with the data, its places are not known beforehand. If the image has
-//! many inodes for its length, reading all of it takes less time than the driver's single blocks do.
+//! Metadata that is interleaved with data is at unknown offsets. If such an image has many inodes
+//! for its length, reading all of it is faster than the driver's single blocks.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -15,15 +15,14 @@ use forerun::vfs::{FileSystem, MetadataLayout};
 use forerun_sys::memory_limit::MemoryLimit;
 use rustix::fs::Advice;
 
-/// Bytes of a request. The kernel cuts longer ones to what its device takes at once.
+/// Bytes per request. The kernel splits longer requests at the device's limit.
 const STEP: u64 = 128 << 10;
 
-/// Most bytes of the image per inode at which all of an image with interleaved metadata is requested:
-/// the disk transfers so much in about the time of one small request.
+/// Maximum image bytes per inode for prefetching a whole image with interleaved metadata: a disk
+/// transfers that much in about the time of one small request.
 const WORTH: u64 = 48 << 10;
 
-/// Returns the ranges of the image to prefetch.
-// A list of ranges, most often of one: not the numbers of a range.
+// Clippy takes the list of one range for a list of its numbers.
 #[allow(clippy::single_range_in_vec_init)]
 pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
     if let MetadataLayout::Ranges(ranges) = fs.metadata_layout() {
@@ -37,7 +36,7 @@ pub fn ranges(fs: &dyn FileSystem) -> Vec<Range<u64>> {
     }
 }
 
-/// Returns whether these are the whole image, with its data, because the places of metadata are unknown.
+/// Returns whether the whole image is prefetched because the offsets of its metadata are unknown.
 pub fn is_everything(fs: &dyn FileSystem) -> bool {
     fs.metadata_layout().ranges().is_empty() && !ranges(fs).is_empty()
 }
@@ -46,7 +45,8 @@ fn worth_it(image_len: u64, inodes: Option<u64>) -> bool {
     inodes.is_some_and(|inodes| image_len / WORTH <= inodes)
 }
 
-/// Requests `ranges` of the image that begins at `base` of `file`. Returns the bytes requested.
+/// Requests `ranges` of the image, which begins at offset `base` of `file`. Returns the number of
+/// bytes requested.
 pub fn prefetch(file: &File, base: u64, ranges: &[Range<u64>]) -> u64 {
     let mut asked = 0_u64;
     for step in steps(ranges, budget()) {
@@ -62,7 +62,6 @@ pub fn prefetch(file: &File, base: u64, ranges: &[Range<u64>]) -> u64 {
     asked
 }
 
-/// Returns the ranges in steps, until `budget` is used up.
 fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>> {
     let mut left = budget;
     let steps = ranges.iter().flat_map(|range| {
@@ -70,7 +69,7 @@ fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>>
         let mut at = range.start;
         std::iter::from_fn(move || {
             let start = at;
-            // Steps end at multiples of their length, so that no page is requested twice.
+            // Requests end at multiples of STEP, so that no page is requested twice.
             at = (start - start % STEP).checked_add(STEP)?.min(end);
             (start < end).then_some(start..at)
         })
@@ -81,7 +80,7 @@ fn steps(ranges: &[Range<u64>], budget: u64) -> impl Iterator<Item = Range<u64>>
     })
 }
 
-/// Returns the bytes that may be requested; more would evict the pages that were read first.
+/// Returns the maximum number of bytes to request; more would evict the first pages.
 fn budget() -> u64 {
     MemoryLimit::of_process().eighth(u64::MAX)
 }

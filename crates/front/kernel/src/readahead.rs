@@ -1,35 +1,32 @@
-//! The kernel's own readahead for a mount of an image from its file.
+//! Raises the kernel's readahead for a mount from an image file.
 //!
-//! Such a mount has a device of its own for this in sysfs, with 128 KiB, which is little for sequential
-//! reads. Its name contains a number that only the driver knows, so all new entries after a mount are
-//! taken: the mount of another program in the same moment gets more readahead too, and nothing
-//! else happens to it.
+//! Such a mount has its own device in sysfs with 128 KiB of readahead, too little for sequential
+//! reads. Only the driver knows the number in the device's name, so every device that appears
+//! during the mount is changed. A mount that another program makes at the same moment also gets
+//! more readahead, which is harmless.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The directory of these devices in sysfs.
 const DEVICES: &str = "/sys/class/bdi";
-/// The largest readahead in KiB: as much as for mounts through FUSE.
+/// Readahead in KiB, the same as for FUSE mounts.
 const READ_AHEAD_KB: &str = "4096\n";
 
-/// The devices that there were before a mount.
+/// The devices that existed before a mount.
 pub struct Before {
-    /// The prefix of their names.
     prefix: &'static str,
     names: HashSet<OsString>,
 }
 
 impl Before {
-    /// Records the devices that there are now, by the prefix of their names.
     pub fn look(prefix: &'static str) -> Self {
         let names = names(prefix);
         Self { prefix, names }
     }
 
-    /// Raises the readahead of the devices that have come since, and returns their number.
+    /// Raises the readahead of all devices that appeared since. Returns their number.
     pub fn lift(&self) -> usize {
         let mut lifted = 0;
         for name in names(self.prefix).difference(&self.names) {
@@ -57,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_was_there_before_is_left_alone() {
-        // Other tests of this process mount nothing.
+        // No other test in this process mounts anything.
         assert_eq!(Before::look("erofs-").lift(), 0);
     }
 }

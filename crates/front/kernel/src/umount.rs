@@ -1,5 +1,5 @@
-//! Unmounting of mounts by the kernel. The parts below a mount (the EROFS of a composefs mount, a loop
-//! device) end with it: only the mount holds them.
+//! Unmounts kernel mounts. The layers below a mount (the EROFS of a composefs mount, a loop device)
+//! end with it, because only the mount holds them.
 
 use std::path::Path;
 
@@ -9,10 +9,8 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 
-/// Unmounts the topmost mount at `path`. With `lazy` it is detached at once, and ends with its last user.
-///
-/// # Errors
-/// The errors of [`take_down`]; nothing is mounted there.
+/// Unmounts the topmost mount at `path`. With `lazy` it is detached at once and ends with its last
+/// user.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let failed = |source| Error::Umount {
         path: path.to_path_buf(),
@@ -24,10 +22,7 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     }
 }
 
-/// Unmounts just this mount, wherever it has been moved. A mount that has ended is no error.
-///
-/// # Errors
-/// [`Error::Busy`], [`Error::Covered`], [`Error::HoldsMount`], [`Error::Umount`].
+/// Unmounts exactly this mount, even if it was moved. Succeeds if the mount has ended already.
 pub fn take_down(mount: &MountEntry, lazy: bool) -> Result<(), Error> {
     let path = mount.mount_point.clone();
     let seen = match find_mount(mount) {

@@ -1,7 +1,7 @@
-//! A check that the kernel can verify the objects of a store.
+//! Checks that the kernel can verify the objects of a store.
 //!
-//! The kernel accepts `verity=on` even where neither it nor the file system of the store has fs-verity,
-//! and then fails every open(2). The check reports this before the mount.
+//! The kernel accepts `verity=on` even if it or the store's filesystem lacks fs-verity, and then
+//! fails every open(2). This check reports the problem before the mount.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 
 use crate::error::Error;
 
-/// Fails unless fs-verity protects the first object that is found, or the store is empty. One object
-/// stands for all: objects come into a store in one way, and the kernel checks each when it is opened.
+/// Fails if the first object found lacks fs-verity; an empty store passes. One object is enough:
+/// all objects enter a store the same way, and the kernel checks each on open.
 pub fn check(store: &Path) -> Result<(), Error> {
     let failed = |source| Error::File {
         path: store.to_path_buf(),
@@ -23,7 +23,7 @@ pub fn check(store: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns a file two levels down.
+/// Returns any file two directories down.
 fn first_object(store: &Path) -> io::Result<Option<PathBuf>> {
     for shelf in store.read_dir()? {
         let shelf = shelf?;

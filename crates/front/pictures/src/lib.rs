@@ -1,11 +1,13 @@
-//! Traces, and pictures of work and of images: a mount writes its requests to a file through a [`TraceWriter`],
-//! [`TracePicture`] shows what it read, and [`ImageMap`] what an image holds and where.
+//! Records traces, and draws traces and images. A mount writes its requests to a file through a
+//! [`TraceWriter`]; [`TracePicture`] shows what it read, and [`ImageMap`] what an image contains
+//! and where.
 //!
-//! Both collect in bounded memory, whatever the trace or the image says, and both have their figures as JSON. A
-//! page is one HTML file of at most 2 MB: it loads nothing, and the script in it draws the same figures that
-//! the JSON has. Names come from images, so they are cut, escaped, and never part of the markup.
+//! Both use bounded memory for any trace or image, and return their figures as JSON. A page is one
+//! HTML file of at most 2 MB that loads nothing; its script draws the same figures as the JSON.
+//! Names come from images, so they are truncated, escaped, and never interpreted as markup.
 //!
-//! Nothing here reads the contents of a file in an image, or prints. The trace is the only file that is opened.
+//! This crate reads no file contents from images and prints nothing. It opens no file but the
+//! trace.
 
 mod map;
 mod page;

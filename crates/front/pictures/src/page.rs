@@ -1,14 +1,14 @@
-//! The frame of a page: one file with style, data and script.
+//! Assembles an HTML page: one file with style, data and script.
 
 use serde_json::Value;
 
-/// No page is larger, in bytes.
 pub const LARGEST_PAGE: usize = 2_000_000;
 
 const STYLE: &str = include_str!("../assets/page.css");
 const COMMON: &str = include_str!("../assets/common.js");
 
-/// Puts a page together. `title` is text; `body` is markup; `script` draws `data`, if it is not empty.
+/// Assembles a page. `title` is plain text, `body` is markup, and `script` draws `data` unless it
+/// is empty.
 pub fn page(title: &str, body: &str, data: &Value, script: &str) -> String {
     let title = markup(title);
     let data = json(data);
@@ -31,7 +31,7 @@ pub fn page(title: &str, body: &str, data: &Value, script: &str) -> String {
     )
 }
 
-/// Formats JSON so that it can stand in a script element, and is ASCII.
+/// Formats JSON as ASCII that is safe in a script element.
 fn json(data: &Value) -> String {
     let text = data.to_string();
     let mut safe = String::with_capacity(text.len());
@@ -48,7 +48,6 @@ fn json(data: &Value) -> String {
     safe
 }
 
-/// Escapes text for markup.
 pub fn markup(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {

@@ -1,19 +1,19 @@
-//! A set of bytes that takes a bounded amount of memory.
+//! A set of byte ranges in bounded memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The smallest gap that is closed once a set has too many ranges.
+/// Initial maximum length of the holes that are filled when a set has too many ranges.
 const FIRST_GAP: u64 = 512;
 
-/// A set of bytes, as ranges that do not touch each other. A set that grows past its bound closes its
-/// smallest gaps, and is no longer exact.
+/// A set of bytes, stored as ranges that do not touch. If a set exceeds its maximum number of
+/// ranges, it fills its smallest holes and is no longer exact.
 #[derive(Clone, Debug)]
 pub struct ByteRanges {
-    /// The end of each range, by its start.
+    /// Maps the start of each range to its end.
     ranges: BTreeMap<u64, u64>,
     most: usize,
-    /// Gaps up to this length have been closed.
+    /// Holes up to this length have been filled.
     gap: u64,
     closed: u64,
 }
@@ -26,10 +26,9 @@ impl Default for ByteRanges {
 }
 
 impl ByteRanges {
-    /// Number of ranges that take about 32 MiB.
+    /// A number of ranges that takes about 32 MiB.
     pub const MANY: usize = 1 << 20;
 
-    /// Creates an empty set of up to `most` ranges.
     #[must_use]
     pub const fn new(most: usize) -> Self {
         Self {
@@ -40,14 +39,14 @@ impl ByteRanges {
         }
     }
 
-    /// Returns whether the set is exact: no gaps between ranges had to be closed to limit the number of ranges.
+    /// Returns whether the set is exact: no holes had to be filled.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.closed == 0
     }
 
-    /// Adds a range. Visits its parts that were not in the set before, and returns how many of its bytes
-    /// were.
+    /// Adds a range. Calls `new` with the parts not yet in the set. Returns how many bytes were in
+    /// it already.
     pub fn insert(&mut self, range: Range<u64>, new: &mut dyn FnMut(Range<u64>)) -> u64 {
         if range.is_empty() {
             return 0;
@@ -81,7 +80,7 @@ impl ByteRanges {
         again
     }
 
-    /// Closes gaps, from the smallest on, until half of the ranges are left.
+    /// Fills holes, shortest first, until half of the ranges remain.
     fn coarsen(&mut self) {
         while self.ranges.len() > self.most / 2 && self.ranges.len() > 1 {
             self.gap = self.gap.saturating_mul(2).max(FIRST_GAP);

@@ -1,18 +1,17 @@
-//! Names of images as text for a page.
+//! Names from images as text for pages.
 
 use std::fmt::Write as _;
 
-/// Bytes of a name that are shown.
 const NAME: usize = 64;
-/// Bytes of a path that are shown.
 const PATH: usize = 240;
 
-/// Converts a name to text: bytes that are no plain text become `\ooo`, and a long name is cut.
+/// Converts a name to text. Bytes that are not printable text become `\ooo`; a long name is
+/// truncated.
 pub fn name(bytes: &[u8]) -> String {
     cut(bytes, NAME)
 }
 
-/// Converts a path as [`name`] does. Of a long path the end is kept.
+/// Converts a path like [`name`], but truncates a long path at its start.
 pub fn path(bytes: &[u8]) -> String {
     match bytes.len().checked_sub(PATH) {
         Some(over) if over > 0 => {
@@ -49,7 +48,7 @@ fn octal(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Returns whether a character is neither a control character nor one that sets the direction of text.
+/// Returns whether a character is neither a control character nor one that changes text direction.
 fn is_plain(char: char) -> bool {
     let is_mark = matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     !char.is_control() && !is_mark

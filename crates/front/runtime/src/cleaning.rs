@@ -1,4 +1,4 @@
-//! Takes away what a run of the program has left: its mount, its directory, its extracted files.
+//! Removes what a run leaves behind: its mount, its directory, its extracted files.
 
 use std::fs;
 use std::io::Read;
@@ -12,9 +12,10 @@ use crate::failure::Failure;
 use crate::helper::find_fusermount;
 use crate::processes::{Cleanup, Way, done};
 
-/// Cleans up when standard input ends.
+/// Waits until standard input ends, then cleans up.
 pub fn clean(kind: &Path, place: &Path) -> Result<(), Failure> {
-    // The cleaner of an extraction is started by the first process itself.
+    // The cleaner of an extraction is started by the first process itself, so it must leave that
+    // session.
     let _leader_already = rustix::process::setsid();
     wait_for_end(std::io::stdin());
     let kind = Cleanup::ALL
@@ -27,8 +28,8 @@ pub fn clean(kind: &Path, place: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Unmounts a mount that the runtime has made in a directory of its own, and removes the directory. Other users cannot
-/// enter that directory, nor put another one in its place, so its path is enough to find the mount.
+/// Unmounts the runtime's mount on `place` and removes that directory. Only this user can enter or
+/// replace the directory, so its path identifies the mount.
 pub fn remove_mount(way: Way, place: &Path) -> Result<(), Failure> {
     if fs::remove_dir(place).is_ok() {
         return Ok(());
@@ -56,7 +57,6 @@ fn remove_directory(place: &Path) -> Result<(), Failure> {
     fs::remove_dir(place).map_err(|error| Failure::io("removing the directory", &error))
 }
 
-/// Removes an extracted tree, read-only directories included.
 pub fn remove_tree(place: &Path) -> Result<(), Failure> {
     open_up(place);
     match fs::remove_dir_all(place) {
@@ -68,7 +68,7 @@ pub fn remove_tree(place: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Reads to the end, ignoring what comes.
+/// Reads to end of file, discarding the bytes.
 pub fn wait_for_end(mut file: impl Read) {
     let mut bytes = [0; 512];
     loop {

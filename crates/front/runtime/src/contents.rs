@@ -1,8 +1,8 @@
-//! Reads contents of files: the extents that the driver maps, decoded where they are encoded.
+//! Reads file contents: maps extents with the driver and decodes them.
 //!
-//! The engine of forerun does this with readahead and a pool, which would be half of the runtime's size. Here the
-//! kernel reads ahead, several threads serve it, and decoded blocks are kept for the requests that follow in the
-//! same block.
+//! forerun's engine does the same with readahead and a thread pool, but would double the size of
+//! the runtime. Here the kernel reads ahead, several threads serve requests, and decoded blocks are
+//! cached for later requests in the same block.
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
@@ -12,14 +12,12 @@ use forerun_io::{BlobId, BlockCache, ReadAt, usize_from};
 use forerun_squashfs::Squashfs;
 use forerun_vfs::{EncodedBlock, Error, Extent, FileSystem, NodeId, Place, Result};
 
-/// Bytes of decoded blocks that are kept.
+/// Cache budget for decoded blocks, in bytes.
 const DECODED: u64 = 32 << 20;
-/// The block size of most images, by which the cache is laid out.
+/// Block size of most images, which determines the layout of the cache.
 const TYPICAL: u64 = 128 << 10;
-/// The longest block that a SquashFS image may have.
 const MAX_BLOCK: u32 = 1 << 20;
 
-/// The files of an image.
 pub struct Contents {
     driver: Squashfs,
     source: Arc<dyn ReadAt>,
@@ -27,7 +25,6 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Creates a reader of an opened image.
     pub fn new(driver: Squashfs, source: Arc<dyn ReadAt>) -> Self {
         Self {
             driver,
@@ -40,10 +37,8 @@ impl Contents {
         &self.driver
     }
 
-    /// Appends up to `len` bytes of a file from `offset` on to `out`. There are fewer at the end of the file.
-    ///
-    /// # Errors
-    /// The errors of the driver, of decoding and of reading. `out` then has bytes that must not be used.
+    /// Appends up to `len` bytes of a file, from `offset`, to `out`; fewer at the end of the file.
+    /// After an error `out` contains bytes that must not be used.
     pub fn read(&self, node: NodeId, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<()> {
         let range = offset..offset + u64::from(len);
         let mut at = offset;
@@ -67,7 +62,7 @@ impl Contents {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Appends `len` bytes of an extent, after its first `skip`.
+    /// Appends `len` bytes of an extent, starting `skip` bytes into it.
     fn append(&self, extent: &Extent, skip: u64, len: u64, out: &mut Vec<u8>) -> Result<()> {
         let (before, count) = (out.len(), usize_from(len));
         match &extent.place {
@@ -121,7 +116,7 @@ impl Contents {
     }
 }
 
-/// Refuses data outside the image, which SquashFS does not have.
+/// Refuses extents outside the image, which SquashFS does not have.
 fn only_image(blob: BlobId) -> Result<()> {
     match blob {
         BlobId::IMAGE => Ok(()),

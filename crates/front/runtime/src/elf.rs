@@ -1,23 +1,22 @@
-//! The ELF file in front of the image: where it ends, and what its sections hold.
+//! The ELF file in front of the image: its length and its sections.
 //!
-//! The image begins where the section headers end, which are the last part of an ELF file that tools of the system
-//! make. The specification of AppImages of type 2 says so. Sections that are not loaded hold what other tools write
-//! into a finished AppImage: information for updates, and a signature.
+//! The AppImage specification (type 2) places the image directly after the section headers, which
+//! linkers put last. Other tools store update information and a signature in sections that are not
+//! loaded.
 //!
-//! The file may be any file that the user names. Nothing is read but the headers and the wanted section.
+//! The file may be any file the user names, so only the headers and the requested section are read.
 
 use forerun_io::ReadAt;
 
 use crate::failure::Failure;
 
-/// Bytes of the header of a 64-bit file, which is the longer one.
+/// Bytes of the 64-bit header, the longer variant.
 const HEADER: usize = 64;
-/// Sections that a runtime may have. The format has room for 65,535.
+/// Maximum number of sections in a runtime; the format allows 65,535.
 const MAX_SECTIONS: u16 = 256;
-/// The longest section that is read into memory.
 const MAX_SECTION: u64 = 1 << 20;
 
-/// The headers of an ELF file, as far as they say where its sections are.
+/// The header fields that locate the sections.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Elf {
     is_64: bool,
@@ -28,7 +27,6 @@ pub struct Elf {
     names: u16,
 }
 
-/// A section's place in the file.
 struct Section {
     name: u64,
     offset: u64,
@@ -36,10 +34,7 @@ struct Section {
 }
 
 impl Elf {
-    /// Reads the header.
-    ///
-    /// # Errors
-    /// A file that is no ELF file, has no section headers, or is shorter than they say.
+    /// Reads the header. Fails if the file is not ELF, has no section headers, or is truncated.
     pub fn read(file: &dyn ReadAt) -> Result<Self, Failure> {
         let mut head = [0; HEADER];
         let len = HEADER.min(forerun_io::usize_from(file.len()));
@@ -86,14 +81,14 @@ impl Elf {
         is_sound.then_some(elf)
     }
 
-    /// Returns the offset of the first byte behind the section headers.
+    /// Returns the offset of the first byte after the section headers.
     pub const fn end(&self) -> u64 {
-        // Checked when the header was parsed.
+        // `read` has checked that the sum fits.
         self.sections + self.table_len()
     }
 
     const fn table_len(&self) -> u64 {
-        // Neither factor is longer than 16 bits. `From` is not const.
+        // Both factors have 16 bits. `From` is not const.
         #[allow(clippy::as_conversions)]
         let (count, len) = (self.count as u64, self.entry_len as u64);
         count * len
@@ -103,10 +98,8 @@ impl Elf {
         if self.is_64 { 64 } else { 40 }
     }
 
-    /// Returns the contents of the section of this name; nothing if there is none.
-    ///
-    /// # Errors
-    /// The errors of reading, and sections that lie outside the file or are longer than any that a tool writes.
+    /// Returns the contents of the named section, or `None`. Fails if the section is outside the
+    /// file or longer than `MAX_SECTION`.
     pub fn section(&self, file: &dyn ReadAt, wanted: &str) -> Result<Option<Vec<u8>>, Failure> {
         let names = self.header(file, self.names)?;
         let names = contents(file, &names)?;
@@ -153,7 +146,7 @@ fn contents(file: &dyn ReadAt, section: &Section) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Returns the number in `len` bytes at `at`.
+/// Returns the `len`-byte integer at offset `at`.
 fn number(bytes: &[u8], at: usize, len: usize, is_big: bool) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(len)?)?;
     let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);

@@ -1,9 +1,9 @@
-//! Extracts the image, or a part of it, into a directory.
+//! Extracts the image, or files that match a pattern, into a directory.
 //!
-//! Each directory is opened beneath the one that the user chose, without following links. So an image with a link and
-//! a directory of one name leads to nowhere else, and neither do links that were there before. Files belong to the
-//! user, without set-user-id bits; devices are left out. Of extended attributes those of users are set: others give rights, or
-//! take rights to set.
+//! Every directory is opened beneath the target directory without following links, so neither links
+//! in the image nor existing links can redirect it elsewhere. Files belong to the user and lose
+//! set-user-ID and set-group-ID bits; devices are left out. Only `user.` extended attributes are
+//! set: the others grant rights or need privilege.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,12 +22,12 @@ use crate::contents::Contents;
 use crate::failure::Failure;
 use crate::pattern;
 
-/// Bytes that are read and written at once.
+/// Bytes per read and write.
 const PIECE: u32 = 1 << 20;
-/// Files with several names that are remembered. Names beyond are copies.
+/// Maximum number of files with hard links to remember. Further names become copies.
 const MAX_LINKED: usize = 1 << 16;
 
-/// A directory that is complete when the walk leaves it.
+/// A directory whose permissions and times are set when the walk leaves it.
 struct Open {
     node: NodeId,
     path: Vec<u8>,
@@ -38,21 +38,16 @@ pub struct Extraction<'e> {
     contents: &'e Contents,
     root: OwnedFd,
     pattern: Option<&'e OsStr>,
-    /// The first name of each file that has several.
+    /// The first path of each file with several hard links.
     linked: HashMap<NodeId, PathBuf>,
-    /// Directories on the way to the current place.
+    /// The directories from the root to the current path.
     open: Vec<Open>,
-    /// Directories above what a pattern matches, made when something below is.
     files: u64,
-    /// Nodes that were left out, with the reason.
+    /// Paths left out, each with the reason.
     pub left_out: Vec<String>,
 }
 
 impl<'e> Extraction<'e> {
-    /// Prepares to extract into the directory, which is made if need be.
-    ///
-    /// # Errors
-    /// The errors of mkdir(2) and of opening it.
     pub fn new(
         contents: &'e Contents,
         into: &Path,
@@ -76,10 +71,8 @@ impl<'e> Extraction<'e> {
         })
     }
 
-    /// Extracts. Calls `each` with the path of each node. Returns the number of nodes.
-    ///
-    /// # Errors
-    /// Damage of the image, and those of writing. What was extracted before stays.
+    /// Extracts, and calls `each` with the path of each node. Returns the number of nodes. After an
+    /// error the files extracted so far stay.
     pub fn run(&mut self, each: &mut dyn FnMut(&Path)) -> Result<u64, Failure> {
         let driver = self.contents.driver();
         let limits = Limits::default();
@@ -116,7 +109,6 @@ impl<'e> Extraction<'e> {
         Ok(self.files)
     }
 
-    /// Makes the directories on the way to a path that are not there yet.
     fn make_above(&self, path: &[u8]) -> Result<(), Failure> {
         for open in &self.open {
             if open.path.is_empty() || open.path.as_slice() == path {
@@ -208,7 +200,7 @@ impl<'e> Extraction<'e> {
         Ok(())
     }
 
-    /// Sets the extended attributes of users. Where the file system has none, the files do without.
+    /// Sets `user.` extended attributes, or none if the filesystem does not support them.
     fn set_attributes(
         &self,
         fd: impl AsFd + Copy,
@@ -234,8 +226,8 @@ impl<'e> Extraction<'e> {
         first_error.map_or(Ok(()), |error| Err(failed(error)))
     }
 
-    /// Sets the permissions and times of directories that the walk has finished. They keep write permission until
-    /// then, because files are created in them.
+    /// Sets the permissions and times of directories that the walk has finished. They stay writable
+    /// until then, because files are created in them.
     fn leave(&mut self, next: &[u8]) -> Result<(), Failure> {
         while let Some(last) = self.open.last() {
             let rest = next.strip_prefix(last.path.as_slice());
@@ -258,11 +250,11 @@ impl<'e> Extraction<'e> {
             let opened = open_beneath(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY);
             let failed = |error: Errno| Failure::io(&path.display().to_string(), &error.into());
             let dir = match opened {
-                // Nothing matched there.
+                // The pattern matched nothing there, so the directory was not created.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 opened => opened.map_err(failed)?,
             };
-            // An earlier extraction may have made it read-only.
+            // An earlier extraction may have made the directory read-only.
             rustix::fs::fchmod(&dir, Mode::RWXU).map_err(failed)?;
             self.set_attributes(&dir, node, path)?;
             rustix::fs::fchmod(&dir, mode(&metadata)).map_err(failed)?;
@@ -271,7 +263,7 @@ impl<'e> Extraction<'e> {
         Ok(())
     }
 
-    /// Opens the directory of a path. Returns it with the last name.
+    /// Opens the parent directory of a path. Returns it and the file name.
     fn place<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let parent = path.parent().unwrap_or(Path::new(""));
         let dir = open_beneath(&self.root, parent, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -279,7 +271,7 @@ impl<'e> Extraction<'e> {
     }
 }
 
-/// Makes a node, in the place of one that was there before.
+/// Creates a node, replacing an existing one.
 fn again<T>(
     dir: &OwnedFd,
     name: &OsStr,
@@ -294,7 +286,7 @@ fn again<T>(
     }
 }
 
-/// Returns permissions without the bits that lend the owner's rights.
+/// Returns the permissions without set-user-ID and set-group-ID.
 fn mode(metadata: &Metadata) -> Mode {
     Mode::from_raw_mode((metadata.mode & 0o1777).into())
 }
@@ -310,7 +302,8 @@ fn times(mtime: Timestamp) -> Timestamps {
     }
 }
 
-/// Makes the directories of an extracted tree writable for their owner, so that it can be removed.
+/// Makes the directories of an extracted tree writable for the owner, so that the tree can be
+/// removed.
 pub fn open_up(tree: &Path) {
     let mut left = vec![tree.to_path_buf()];
     while let Some(dir) = left.pop() {

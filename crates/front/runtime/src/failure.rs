@@ -1,17 +1,15 @@
-//! Why the runtime cannot do what it was asked for, in words for the user.
+//! Error messages and exit statuses of the runtime.
 
 use std::fmt;
 use std::io;
 
-/// Exit status where the runtime itself fails. It is that of env(1) and timeout(1), so it tells the failure apart from
-/// most that programs return.
+/// Exit status if the runtime itself fails; the same as for env(1) and timeout(1), and rare among
+/// programs.
 pub const FAILED: u8 = 125;
-/// Exit status where `AppRun` is there and cannot be run.
+/// Exit status if `AppRun` exists but cannot be executed.
 pub const NOT_RUN: u8 = 126;
-/// Exit status where there is no `AppRun`.
 pub const NOT_FOUND: u8 = 127;
 
-/// A message, and the exit status that goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     message: String,
@@ -19,7 +17,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure of the runtime.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -27,12 +24,12 @@ impl Failure {
         }
     }
 
-    /// Creates the failure of what the runtime was doing when the system reported an error.
+    /// Creates the failure of the step `doing` from a system error.
     pub fn io(doing: &str, error: &io::Error) -> Self {
         Self::new(format!("{doing}: {}", reason(error)))
     }
 
-    /// Creates the failure of starting the program.
+    /// Creates the failure to start `program`, with the status that a shell would return.
     pub fn start(program: &str, error: &io::Error) -> Self {
         let status = match error.kind() {
             io::ErrorKind::NotFound => NOT_FOUND,
@@ -42,7 +39,6 @@ impl Failure {
         Self { message, status }
     }
 
-    /// Returns the exit status.
     pub const fn status(&self) -> u8 {
         self.status
     }
@@ -60,7 +56,7 @@ impl From<forerun_vfs::Error> for Failure {
     }
 }
 
-/// Returns the text of an error without its number.
+/// Returns the error's text without `(os error N)`.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {

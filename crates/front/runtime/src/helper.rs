@@ -1,14 +1,11 @@
-//! Finds fusermount, which mounts and unmounts for users.
+//! Finds the setuid program that mounts and unmounts for users.
 
 use std::env;
 use std::path::PathBuf;
 
 use crate::failure::Failure;
 
-/// Finds fusermount3, or the fusermount of older systems.
-///
-/// # Errors
-/// If there is none.
+/// Returns the path of fusermount3, or of fusermount on older systems.
 pub fn find_fusermount() -> Result<PathBuf, Failure> {
     let path = env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! Which AppImage this is, and what the program learns about it.
+//! Identifies the AppImage and prepares the program's environment.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,26 +12,22 @@ use rustix::process::geteuid;
 
 use crate::failure::Failure;
 
-/// Names another AppImage whose image is used. For a runtime that is a file of its own.
+/// Variable that names another AppImage to run, for a runtime in a separate file.
 const TARGET: &str = "TARGET_APPIMAGE";
 
-/// An AppImage, as the user named it.
 pub struct Identity {
-    /// The file, without links on the way.
+    /// Canonical path, without links.
     pub path: PathBuf,
-    /// The path by which processes of the runtime open it.
+    /// Path by which the runtime's processes open the file.
     pub opened: PathBuf,
     /// The name by which the user started it.
     pub argv0: OsString,
-    /// Variables that name directories beside the file.
+    /// Environment variables for the portable directories beside the file.
     portable: Vec<(&'static str, PathBuf)>,
 }
 
 impl Identity {
-    /// Finds the file: the one that `TARGET_APPIMAGE` names, or that of this program.
-    ///
-    /// # Errors
-    /// A name that leads to no file; a system without `/proc`.
+    /// Finds the AppImage: the file in `TARGET_APPIMAGE`, otherwise this program's own file.
     pub fn find() -> Result<Self, Failure> {
         let argv0 = env::args_os().next().unwrap_or_default();
         if let Some(target) = env::var_os(TARGET).filter(|target| !target.is_empty()) {
@@ -58,23 +54,20 @@ impl Identity {
         })
     }
 
-    /// Returns the file's name.
     pub fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 
-    /// Returns the path of a directory beside the file that belongs to it.
+    /// Returns the path of a directory beside the file: the file's path with `suffix`.
     fn beside(&self, suffix: &str) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
         path.push(suffix);
         PathBuf::from(path)
     }
 
-    /// Makes a directory beside the file for the program's own files. Returns its path.
-    ///
-    /// # Errors
-    /// The errors of mkdir(2), unless it is there; that what is there is no directory of the user.
+    /// Creates a portable directory beside the file and returns its path. Fails if the path exists
+    /// and is not a directory of this user.
     pub fn make_portable(&self, portable: Portable) -> Result<PathBuf, Failure> {
         let path = self.beside(portable.suffix());
         match DirBuilder::new().mode(0o700).create(&path) {
@@ -91,7 +84,8 @@ impl Identity {
         Err(Failure::new(format!("{} {what}", path.display())))
     }
 
-    /// Creates the command that runs `AppRun` of the directory with what the program expects in its environment.
+    /// Creates the command that runs `AppRun` in `directory`, with the environment that AppImages
+    /// expect.
     pub fn program(&self, directory: &Path, arguments: &[OsString]) -> Command {
         let mut command = Command::new(directory.join("AppRun"));
         command
@@ -99,7 +93,7 @@ impl Identity {
             .env("APPIMAGE", &self.path)
             .env("APPDIR", directory)
             .env("ARGV0", &self.argv0)
-            // An AppImage that the program starts is another one.
+            // If the program starts another AppImage, that one must not run this file.
             .env_remove(TARGET);
         if let Ok(here) = env::current_dir() {
             command.env("OWD", here);
@@ -108,8 +102,8 @@ impl Identity {
         command
     }
 
-    /// Finds the directories beside the file that belong to it. A user namespace, which mounting may lead to, would hide
-    /// whose they are.
+    /// Finds the portable directories beside the file. This must happen before a user namespace
+    /// hides their owners.
     pub fn find_portable(&mut self) {
         for portable in [Portable::Home, Portable::Config] {
             let path = self.beside(portable.suffix());
@@ -125,10 +119,10 @@ impl Identity {
     }
 }
 
-/// What is found where a directory beside an AppImage can be.
 enum Found {
     Usable,
-    /// A directory of another user, who could have put there what programs read or run, or a link that this one made.
+    /// A directory of another user, who could plant files that programs read or execute; or a link
+    /// to one.
     OfAnother,
     Nothing,
 }
@@ -147,12 +141,11 @@ fn portable_at(path: &Path) -> Found {
     }
 }
 
-/// A directory beside an AppImage that replaces one of the user's, so that both can be carried together.
+/// A directory beside an AppImage that replaces one of the user's, so that file and data can be
+/// moved together.
 #[derive(Clone, Copy, Debug)]
 pub enum Portable {
-    /// `HOME`.
     Home,
-    /// `XDG_CONFIG_HOME`.
     Config,
 }
 

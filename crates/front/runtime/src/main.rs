@@ -1,11 +1,13 @@
-//! The program in front of the image in an AppImage of type 2.
+//! The runtime of an AppImage (type 2): the program in front of the image.
 //!
-//! It mounts the image behind its own ELF file and becomes the program in it, `AppRun`. docs/appimage.md says what
-//! users see, and the page of docs/decisions why it has a FUSE loop of its own. It has to be small, as each AppImage
-//! has a copy of it, and to run everywhere, so it is linked statically.
+//! It mounts the image that follows its own ELF file, then executes `AppRun` in it.
+//! docs/appimage.md describes it for users; docs/decisions explains why it has its own FUSE loop.
+//! Every AppImage contains a copy and must run anywhere, so the runtime is small and statically
+//! linked.
 //!
-//! [`elf`] finds the image, [`payload`] opens it, [`mount`] mounts it, [`processes`] starts the processes that stay, [`roles`] are their tasks, [`fuse`]
-//! serves it, and [`program`] runs what is in it.
+//! [`elf`] finds the image, [`payload`] opens it, [`mount`] mounts it, [`processes`] starts the
+//! helper processes, [`roles`] has their code, [`fuse`] serves the mount, and [`program`] runs
+//! `AppRun`.
 
 mod cleaning;
 mod contents;
@@ -34,7 +36,6 @@ use identity::Identity;
 use options::Action;
 use payload::AppImage;
 
-/// Where `--appimage-extract` puts files.
 const EXTRACTED: &str = "squashfs-root";
 
 fn main() -> ExitCode {
@@ -87,14 +88,13 @@ fn run() -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Extracts into `squashfs-root`, and prints each path.
 fn extract(identity: &Identity, pattern: Option<&std::ffi::OsStr>) -> Result<u8, Failure> {
     let (driver, source) = AppImage::open(&identity.opened)?.payload()?;
     let contents = Contents::new(driver, source);
     let mut extraction = Extraction::new(&contents, Path::new(EXTRACTED), pattern)?;
     let mut out = std::io::BufWriter::new(std::io::stdout());
     let found = extraction.run(&mut |path| {
-        // The reader of the list may stop reading. The extraction goes on.
+        // The reader of the list may have closed the pipe; the extraction continues.
         let _no_reader = writeln!(out, "{EXTRACTED}/{}", path.display());
     })?;
     let _no_reader = out.flush();
@@ -110,7 +110,8 @@ fn extract(identity: &Identity, pattern: Option<&std::ffi::OsStr>) -> Result<u8,
     }
 }
 
-/// Mounts, prints the directory, and waits for the end of the mount. It also ends with this process, however that ends.
+/// Mounts, prints the directory, and waits for the unmount. The mount also ends when this process
+/// does.
 fn mount_until_killed(identity: &Identity) -> Result<(), Failure> {
     AppImage::open(&identity.opened)?.payload()?;
     let mounted = mount::mount(&identity.opened, &identity.name(), true);
@@ -121,15 +122,14 @@ fn mount_until_killed(identity: &Identity) -> Result<(), Failure> {
     })?;
     print(format!("{}\n", mounted.place.display()).as_bytes())?;
     if let Some(mut life) = mounted.life {
-        // The server never writes. Its end closes the socket.
+        // The server never writes; this read returns when the server ends.
         let _end = life.read(&mut [0]);
     }
     Ok(())
 }
 
-/// Tells the user something on standard error.
 fn say(message: &str) {
-    // There may be no standard error.
+    // Standard error may be closed.
     let _unread = writeln!(std::io::stderr(), "AppImage: {message}");
 }
 

@@ -1,4 +1,4 @@
-//! The options of the runtime. They come first on the command line; all others are the program's.
+//! The runtime's options. They must come first; everything else belongs to the program.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use crate::failure::Failure;
 use crate::identity::Portable;
 
-/// Text for `--appimage-help`.
 pub const HELP: &str = "\
 Options of the AppImage runtime; all other options go to the program in the AppImage:
 
@@ -30,27 +29,23 @@ ways to mount that are tried, of direct, namespace and fusermount.
 Exit status: that of the program; 125 if the runtime fails, 126 if AppRun cannot be run, 127 if there is none.
 ";
 
-/// A task that the user gives to the runtime.
 #[derive(Debug)]
 pub enum Action {
-    /// Mount and run, with these arguments.
     Run(Vec<OsString>),
     ExtractAndRun(Vec<OsString>),
     Extract(Option<OsString>),
     Mount,
     Offset,
     MakePortable(Portable),
-    /// Print an ELF section.
+    /// Print an ELF section; the first name that exists.
     Section(&'static [&'static str]),
     Version,
     Help,
 }
 
 impl Action {
-    /// Reads the arguments after the program's name.
-    ///
-    /// # Errors
-    /// Options that begin as those of the runtime do and are none, and superfluous arguments.
+    /// Parses the arguments after the program name. Fails on unknown options with the runtime's
+    /// prefix and on surplus arguments.
     pub fn parse(mut arguments: Vec<OsString>) -> Result<Self, Failure> {
         let first = arguments.first().and_then(|first| first.to_str());
         let Some(option) = first.and_then(|first| first.strip_prefix("--appimage-")) else {
@@ -93,7 +88,7 @@ impl Action {
     }
 }
 
-/// Returns whether a variable is set to something but 0.
+/// Returns whether a variable is set and neither empty nor `0`.
 pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != OsStr::new("0"))
 }

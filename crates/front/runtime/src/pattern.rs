@@ -1,9 +1,10 @@
-//! The pattern of `--appimage-extract`.
+//! Patterns of `--appimage-extract`.
 
-/// Returns whether a pattern matches a path, or a directory above it. `*` and `?` do not match slashes.
+/// Returns whether a pattern matches a path or one of its parent directories. `*` and `?` do not
+/// match slashes.
 pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     let pattern = simplified(pattern);
-    // A pattern of nothing but the root is everything.
+    // A pattern for the root matches everything.
     let above = (0..path.len()).filter(|&at| path.get(at) == Some(&b'/'));
     pattern.is_empty()
         || above
@@ -11,7 +12,7 @@ pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
             .any(|end| whole(pattern, &path[..end]))
 }
 
-/// Returns a pattern without what stands for the root of the image, and without slashes at its end.
+/// Returns the pattern without `squashfs-root/`, `./` or `/` in front and without trailing slashes.
 fn simplified(pattern: &[u8]) -> &[u8] {
     let mut pattern = pattern;
     for root in [&b"squashfs-root/"[..], b"./", b"/"] {
@@ -23,11 +24,11 @@ fn simplified(pattern: &[u8]) -> &[u8] {
     pattern
 }
 
-/// Returns whether a pattern matches all of a text. Goes back to the last star only, so its time is the product of
-/// both lengths at most.
+/// Returns whether a pattern matches the whole text. Backtracks only to the last star, so the time
+/// is at most the product of both lengths.
 fn whole(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
-    // Behind the last star, and the first byte that it does not cover.
+    // Position after the last star, and the first byte that the star does not cover.
     let mut star: Option<(usize, usize)> = None;
     loop {
         let rest = &pattern[at..];
@@ -72,10 +73,10 @@ fn one(pattern: &[u8], byte: Option<u8>) -> Option<usize> {
     }
 }
 
-/// A set in brackets: its length, its ranges, and whether it stands for all others.
+/// A bracket expression: its length, its ranges, and whether it is negated.
 type Set = (usize, Vec<(u8, u8)>, bool);
 
-/// Reads the set at the start of a pattern; nothing if it does not end.
+/// Parses the bracket expression at the start of a pattern; `None` if it is not closed.
 fn set(pattern: &[u8]) -> Option<Set> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if negated { 2 } else { 1 };

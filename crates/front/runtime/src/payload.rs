@@ -1,4 +1,4 @@
-//! The image behind the ELF file, opened.
+//! Opens an AppImage and the image in it.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,41 +11,34 @@ use forerun_vfs::{Error, OpenWith};
 use crate::elf::Elf;
 use crate::failure::Failure;
 
-/// Bytes of decoded metadata that are kept: the inodes and names of some 100,000 files.
+/// Cache budget for decoded metadata, in bytes: the inodes and names of some 100,000 files.
 const METADATA: u64 = 8 << 20;
 
-/// An AppImage: the ELF file and the image behind it.
+/// An ELF file followed by an image.
 pub struct AppImage {
     file: Arc<FileSource>,
     elf: Elf,
 }
 
 impl AppImage {
-    /// Opens the file, and finds where its image begins.
-    ///
-    /// # Errors
-    /// The errors of reading; a file that is no ELF program.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let named = |error| Failure::io(&format!("opening {}", path.display()), &error);
         let file = File::open(path).map_err(named)?;
         let file = FileSource::from_file(file).map_err(named)?;
         let elf = Elf::read(&file)?;
-        // Programs start from blocks that lie together, and nothing but the kernel reads ahead here.
+        // Restore the kernel's readahead: a starting program reads adjacent blocks, and nothing
+        // else reads ahead here.
         let normal = rustix::fs::Advice::Normal;
         let _best_effort = rustix::fs::fadvise(file.file(), 0, None, normal);
         let file = Arc::new(file);
         Ok(Self { file, elf })
     }
 
-    /// Returns the offset of the image.
     pub const fn offset(&self) -> u64 {
         self.elf.end()
     }
 
-    /// Returns the contents of an ELF section, without the zeros at its end.
-    ///
-    /// # Errors
-    /// The errors of [`Elf::section`].
+    /// Returns the contents of an ELF section without trailing zeros.
     pub fn section(&self, name: &str) -> Result<Vec<u8>, Failure> {
         let found = self.elf.section(&*self.file, name)?;
         let mut bytes = found.unwrap_or_default();
@@ -54,10 +47,6 @@ impl AppImage {
         Ok(bytes)
     }
 
-    /// Opens the image. Returns the driver and the source of its bytes.
-    ///
-    /// # Errors
-    /// A file without an image; an image that is no SquashFS, or damaged.
     pub fn payload(&self) -> Result<(Squashfs, Arc<dyn ReadAt>), Failure> {
         let source = Window::new(Arc::clone(&self.file), self.offset(), None);
         let source = source.map_err(|error| Failure::io("finding the image", &error))?;

@@ -1,11 +1,13 @@
-//! Starts the processes of the runtime, and says what they are for.
+//! Starts the runtime's processes.
 //!
-//! The process that the user started becomes the program. So signals, the terminal and the exit status are those of
-//! the program, and it must have no children that it does not know of. The first process therefore starts a *starter*,
-//! which starts the *server* and ends, so that the server belongs to process 1. The server holds the connection of the
-//! mount, and starts the *cleaner*, which waits for the server to end, however it ends, and takes away what is left.
+//! The process that the user started becomes the program, so signals, terminal and exit status are
+//! the program's, and it must not have unexpected children. It therefore starts a *starter*, which
+//! starts the *server* and exits, so that process 1 adopts the server. The server holds the FUSE
+//! connection and starts the *cleaner*, which waits for the server to end for whatever reason and
+//! removes the leftovers.
 //!
-//! A copy of a process without `unsafe` is this program started anew. What it gets is on its standard descriptors.
+//! To avoid `unsafe`, a new process is this program executed again instead of a fork. Its
+//! descriptors are passed as standard descriptors.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,21 +20,19 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// This program, also where its file was removed.
+/// This program, even if its file was deleted.
 const OWN: &str = "/proc/self/exe";
-/// Names the task of a process that the runtime has started. The program never sees it.
+/// Variable that tells a process started by the runtime its role. The program never sees it.
 pub const ROLE: &str = "FORERUN_RUNTIME_ROLE";
-/// The name of the processes in lists.
 const NAME: &str = "forerun-runtime";
 
-/// A way to mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// mount(2) where this process is. Takes root.
+    /// mount(2) in this process; needs root.
     Direct,
-    /// A user namespace and a mount namespace that the program runs in.
+    /// A user and mount namespace in which the program runs.
     Namespace,
-    /// The program fusermount3 or fusermount, which has the right to.
+    /// The setuid program fusermount3 or fusermount.
     Fusermount,
 }
 
@@ -43,7 +43,7 @@ impl Way {
         ("fusermount", Self::Fusermount),
     ];
 
-    /// Returns the name in messages.
+    /// Returns the name used in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "mount(2)",
@@ -53,14 +53,10 @@ impl Way {
     }
 }
 
-/// The task of a cleaner when the program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleanup {
-    /// Remove an empty directory.
     Directory,
-    /// Unmount, then remove the directory.
     Mount(Way),
-    /// Remove a directory with what is in it.
     Tree,
 }
 
@@ -72,15 +68,15 @@ impl Cleanup {
         ("tree", Self::Tree),
     ];
 
-    /// Returns the name among the arguments of a process.
+    /// Returns the name used as a process argument.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, one)| *one == self);
         found.map_or("directory", |(name, _)| name)
     }
 }
 
-/// Creates the command that starts this program with a task and nothing of the user's environment but `PATH`, where
-/// the cleaner finds fusermount.
+/// Creates a command that starts this program in a role. Its environment is empty except `PATH`,
+/// where the cleaner finds fusermount.
 pub fn task(role: &str) -> Command {
     let mut command = Command::new(OWN);
     command.arg0(NAME).env_clear().env(ROLE, role);
@@ -90,11 +86,8 @@ pub fn task(role: &str) -> Command {
     command
 }
 
-/// Starts the server of a mount that is made. The mount ends when the last copy of
-/// the other end of `life` is closed.
-///
-/// # Errors
-/// The errors of starting processes.
+/// Starts the server of an existing mount. The mount ends when the last copy of the other end of
+/// `life` is closed.
 pub fn start(
     image: &Path,
     connection: OwnedFd,
@@ -113,10 +106,8 @@ pub fn start(
     done("starting the server of the mount", status)
 }
 
-/// Starts a cleaner alone. It cleans up when the last copy of the other end of `life` is closed.
-///
-/// # Errors
-/// The errors of starting processes.
+/// Starts a cleaner without a server. It cleans up when the last copy of the other end of `life` is
+/// closed.
 pub fn start_cleaner(life: UnixStream, place: &Path) -> Result<(), Failure> {
     let started = cleaner(
         Stdio::from(OwnedFd::from(life)),
@@ -126,7 +117,6 @@ pub fn start_cleaner(life: UnixStream, place: &Path) -> Result<(), Failure> {
     started.map(|_| ())
 }
 
-/// Turns the status of a process into a result.
 pub fn done(doing: &str, status: std::io::Result<std::process::ExitStatus>) -> Result<(), Failure> {
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -135,9 +125,9 @@ pub fn done(doing: &str, status: std::io::Result<std::process::ExitStatus>) -> R
     }
 }
 
-/// Starts the server, as the starter. `connection` and `socket` are what the server gets. The end of the socket is the end
-/// of a mount that others see. Where the namespace of the program's processes keeps the mount, a byte says that it is
-/// made.
+/// Starts the server, as the starter. `connection` and `socket` are passed to the server. A mount
+/// that other processes see ends at end of file on the socket. If a mount namespace keeps the
+/// mount, the socket instead delivers a byte once the mount exists.
 pub fn start_server(
     image: &Path,
     kind: &Path,
@@ -159,10 +149,6 @@ pub fn start_server(
         .map_err(|error| Failure::io("starting the server", &error))
 }
 
-/// Starts a cleaner that waits for the end of `until`.
-///
-/// # Errors
-/// The errors of starting processes.
 pub fn cleaner(until: Stdio, kind: impl AsRef<OsStr>, place: &Path) -> Result<(), Failure> {
     let started = task("clean")
         .arg(kind)
@@ -177,8 +163,8 @@ pub fn cleaner(until: Stdio, kind: impl AsRef<OsStr>, place: &Path) -> Result<()
         .map_err(|error| Failure::io("starting the cleaner", &error))
 }
 
-/// Leaves the program's job: Ctrl-C is for the program alone. The session stays that of the program, for which
-/// the kernel then keeps the server on its CPU (autogroup).
+/// Leaves the program's process group, so that Ctrl-C reaches only the program. Stays in its
+/// session, so that the kernel schedules the server with it (autogroup).
 pub fn leave_job() -> Result<(), Failure> {
     match rustix::process::setpgid(None, None) {
         Ok(()) => Ok(()),
@@ -186,7 +172,6 @@ pub fn leave_job() -> Result<(), Failure> {
     }
 }
 
-/// Tells the other end of a socket one byte.
 pub fn tell(mut socket: &UnixStream) -> std::io::Result<()> {
     socket.write_all(b"!")
 }

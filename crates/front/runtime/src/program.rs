@@ -1,5 +1,5 @@
-//! Runs the program of the AppImage: in place of this process where the image is mounted, beside it where its files
-//! were extracted.
+//! Runs the AppImage's program: replaces this process if the image is mounted, or runs as a child
+//! if the files were extracted.
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -21,16 +21,13 @@ use crate::options::is_set;
 use crate::payload::AppImage;
 use crate::{cleaning, processes};
 
-/// Keeps the files of `--appimage-extract-and-run`.
+/// Variable that keeps the files of `--appimage-extract-and-run`.
 const NO_CLEANUP: &str = "NO_CLEANUP";
-/// Signals that the program gets in place of this process. The terminal sends those of the keyboard to both.
+/// Signals passed on to the program. The terminal sends keyboard signals to both processes.
 const PASSED_ON: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 const OF_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
 
-/// Mounts the image and runs its program. Extracts it where it cannot be mounted.
-///
-/// # Errors
-/// An image that cannot be opened, a program that cannot be started.
+/// Mounts the image and runs its program. Extracts the image if it cannot be mounted.
 pub fn run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
     let image = AppImage::open(&identity.opened)?;
     match mount::mount(&identity.opened, &identity.name(), false) {
@@ -45,7 +42,7 @@ pub fn run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
-/// Turns this process into the program. Returns only if that fails.
+/// Replaces this process with the program. Returns only on failure.
 fn become_program(
     identity: &Identity,
     image: &AppImage,
@@ -53,22 +50,19 @@ fn become_program(
     arguments: &[OsString],
 ) -> Result<u8, Failure> {
     if let Some(life) = &mounted.life {
-        // The mount stays for as long as a process of the program has it.
+        // The program's processes inherit the socket, which keeps the mount.
         let inherited = rustix::io::fcntl_setfd(life, FdFlags::empty());
         inherited.map_err(|error| Failure::io("keeping the mount", &error.into()))?;
     }
     let error = identity.program(&mounted.place, arguments).exec();
-    // The cleaner does the same, unless the server failed before it had one.
+    // The cleaner does the same, unless the server failed before it started one.
     let _what_is_still_there = cleaning::remove_mount(mounted.way, &mounted.place);
-    // The server opens the image while this process goes on, and has nowhere to say what is wrong with it.
+    // If the server failed to open the image, it had nowhere to report why; report it here.
     image.payload()?;
     Err(Failure::start("AppRun", &error))
 }
 
-/// Extracts the image into a fresh directory, runs its program there, and removes the directory.
-///
-/// # Errors
-/// The errors of extracting and of starting the program.
+/// Extracts the image into a new directory, runs its program there, and removes the directory.
 pub fn extract_and_run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
     let (driver, source) = AppImage::open(&identity.opened)?.payload()?;
     run_extracted(identity, &Contents::new(driver, source), arguments)
@@ -83,7 +77,7 @@ fn run_extracted(
     if is_set(NO_CLEANUP) {
         return fill_and_run(identity, contents, &place, arguments);
     }
-    // For the case that this process is killed.
+    // The cleaner removes the files if this process is killed.
     let pair = std::os::unix::net::UnixStream::pair();
     let (life, theirs) = pair.map_err(|error| Failure::io("making a socket", &error))?;
     processes::start_cleaner(theirs, &place)?;
@@ -110,7 +104,6 @@ fn fill_and_run(
     wait(child, signals)
 }
 
-/// Waits for the program, and passes signals on to it.
 fn wait(mut child: Child, mut signals: Signals) -> Result<u8, Failure> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let handle = signals.handle();
@@ -130,7 +123,8 @@ fn wait(mut child: Child, mut signals: Signals) -> Result<u8, Failure> {
     Ok(exit_code(status))
 }
 
-/// Returns the exit status as a shell does: 128 and the number of the signal that has ended the program.
+/// Returns the exit status as a shell does: 128 plus the signal number if a signal ended the
+/// program.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = match (status.code(), status.signal()) {
         (Some(code), _) => code,

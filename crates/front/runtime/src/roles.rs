@@ -1,4 +1,4 @@
-//! The processes that the runtime starts beside the program, each with one task.
+//! Code of the processes that the runtime starts.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ use crate::mount::namespace;
 use crate::payload::AppImage;
 use crate::processes::{Cleanup, ROLE, cleaner, start_server};
 
-/// Runs this process's task, if the runtime has started it with one.
+/// Runs the role that this process was started with; `None` for the first process.
 pub fn run_role() -> Option<ExitCode> {
     let role = env::var(ROLE).ok()?;
     let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
@@ -36,12 +36,13 @@ pub fn run_role() -> Option<ExitCode> {
     })
 }
 
-/// Serves the mount on standard input.
+/// Serves the mount whose connection is standard input.
 fn serve(image: &Path, kind: &Path, place: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io("taking the connection", &error);
-    // The end of this process is the end of the pipe.
+    // The cleaner sees the end of this process as end of file on the pipe.
     let (reader, writer) = std::io::pipe().map_err(failed)?;
-    // Beside the opening of the image, for which the program waits. Both are done before the first answer.
+    // Start the cleaner while the image is opened, for which the program waits. Both finish before
+    // the first answer.
     let opened = thread::scope(|scope| {
         let reader = Stdio::from(OwnedFd::from(reader));
         let cleaning = scope.spawn(|| cleaner(reader, kind, place));
@@ -65,7 +66,7 @@ fn serve(image: &Path, kind: &Path, place: &Path) -> Result<(), Failure> {
         let made = socket.read_exact(&mut [0]);
         made.map_err(|error| Failure::io("waiting for the mount", &error))?;
     } else {
-        // Its end is the end of all processes that hold the other end: those of the program.
+        // End of file: all of the program's processes have ended.
         thread::spawn(move || {
             wait_for_end(socket);
             std::process::exit(0);

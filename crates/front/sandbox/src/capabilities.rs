@@ -1,4 +1,4 @@
-//! Capabilities: what is left of root.
+//! Drops capabilities.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -8,7 +8,6 @@ use rustix::thread::{
 
 use crate::State;
 
-/// Drops all capabilities but those in `wanted`, as far as the process has them.
 pub fn keep_only(wanted: CapabilitySet) -> State {
     match drop_others(wanted) {
         Ok(kept) if kept.is_empty() => State::InForce("none".into()),
@@ -20,7 +19,7 @@ pub fn keep_only(wanted: CapabilitySet) -> State {
 fn drop_others(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     let had = capabilities(None)?.permitted;
     let kept = had & wanted;
-    // The ambient set goes with the permitted one; the bounding set takes CAP_SETPCAP.
+    // Changing the bounding set needs CAP_SETPCAP.
     clear_ambient_capability_set()?;
     if had.contains(CapabilitySet::SETPCAP) {
         for bit in (0..u64::BITS).map(|n| 1 << n) {
@@ -28,7 +27,7 @@ fn drop_others(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
             if kept.contains(one) {
                 continue;
             }
-            // Numbers beyond the last capability of this kernel.
+            // The number exceeds the last capability of this kernel.
             if remove_capability_from_bounding_set(one) == Err(Errno::INVAL) {
                 break;
             }

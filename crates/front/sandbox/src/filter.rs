@@ -1,9 +1,9 @@
-//! Seccomp: which system calls the process may make.
+//! Seccomp filters.
 //!
-//! Two filters. The first allows a list of calls and answers all others with ENOSYS, so that a library
-//! that tries a newer call falls back to the one it replaces. The second, which takes precedence,
-//! answers dangerous calls with EPERM. No call kills the process: a refused call is an error that the
-//! program reports.
+//! The first filter allows a list of system calls and answers all others with ENOSYS, so that a
+//! library that tries a newer call falls back to the older one. The second filter takes precedence
+//! and answers dangerous calls with EPERM. No call kills the process: the program reports a refused
+//! call as an error.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{Sockets, State};
 
 type SyscallRules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// New namespaces. A user namespace would give capabilities back.
+/// Flags that create namespaces. A user namespace would give capabilities back.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -27,11 +27,12 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// Puts characters into the input of a terminal, where a shell would read them as typed.
+/// TIOCSTI and TIOCLINUX, ioctl requests that insert characters into a terminal's input, where a
+/// shell would execute them.
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
 
-/// Permitted options of prctl(2): names of threads and of memory, what the kernel tells each program
-/// (PR_GET_AUXV); and before a filter is installed.
+/// Permitted prctl(2) options: thread and memory names, the auxiliary vector (PR_GET_AUXV), and
+/// no_new_privs for installing a filter.
 const PRCTL: [libc::c_int; 5] = [
     0x4155_5856,
     libc::PR_SET_NAME,
@@ -40,7 +41,6 @@ const PRCTL: [libc::c_int; 5] = [
     libc::PR_SET_NO_NEW_PRIVS,
 ];
 
-/// Installs the filters in all threads of the process.
 pub fn install(sockets: Sockets, programs: bool, writes: bool) -> State {
     match try_install(sockets, programs, writes) {
         Ok(calls) => State::InForce(format!("{calls} system calls allowed")),
@@ -59,7 +59,7 @@ fn try_install(
     let refuse = refuse(sockets, programs, writes)?;
     let refuse = compile(refuse, SeccompAction::Allow, errno(libc::EPERM))?;
     apply_filter_all_threads(&allow)?;
-    // Of two filters with an error the one that was installed last decides which.
+    // If two filters return an error, the one installed last determines which.
     apply_filter_all_threads(&refuse)?;
     Ok(calls)
 }
@@ -84,7 +84,7 @@ fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<SyscallRules,
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_kill, vec![argument(0, own)?]);
     rules.insert(libc::SYS_tgkill, vec![argument(0, own)?]);
-    // Of this process; 0 is another word for it.
+    // Only for this process; pid 0 means the same.
     rules.insert(
         libc::SYS_prlimit64,
         vec![argument(0, 0)?, argument(0, own)?],
@@ -93,19 +93,18 @@ fn allow(sockets: Sockets, programs: bool, writes: bool) -> Result<SyscallRules,
         .iter()
         .map(|what| argument(0, u64::from(what.cast_unsigned())));
     rules.insert(libc::SYS_prctl, prctl.collect::<Result<_, _>>()?);
-    // For the second filter, which refuses it from then on.
+    // Needed to install the second filter, which then refuses seccomp.
     rules.insert(libc::SYS_seccomp, Vec::new());
-    // Any request but the one that puts characters into a terminal's input: see `refuse`.
+    // `refuse` has the terminal-input requests.
     rules.insert(libc::SYS_ioctl, Vec::new());
-    // clone3 has its flags in memory, where no filter sees them. The C library makes threads by clone
-    // where it is missing.
+    // clone3 passes its flags in memory, where filters cannot read them. glibc falls back to clone.
     rules.insert(libc::SYS_clone, vec![flags_clear(NAMESPACES)?]);
     if sockets == Sockets::Open {
         let local = u64::from(libc::AF_UNIX.cast_unsigned());
         rules.insert(libc::SYS_socketpair, vec![argument(0, local)?]);
     }
     if sockets >= Sockets::Open {
-        // A thread of a server that the kernel may hold up has descriptors of its own.
+        // FUSE server threads use unshare to get their own descriptor table.
         let files = u64::from(libc::CLONE_FILES.cast_unsigned());
         rules.insert(libc::SYS_unshare, vec![argument(0, files)?]);
     }
@@ -130,7 +129,7 @@ fn refuse(sockets: Sockets, programs: bool, writes: bool) -> Result<SyscallRules
     Ok(rules)
 }
 
-/// Matches calls in which the lower half of an argument is `value`: the kernel looks at no more of an
+/// Matches calls whose argument has `value` in its low 32 bits; the kernel ignores the rest of an
 /// int.
 fn argument(index: u8, value: u64) -> Result<SeccompRule, BackendError> {
     let op = SeccompCmpOp::Eq;
@@ -138,7 +137,6 @@ fn argument(index: u8, value: u64) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![condition])
 }
 
-/// Matches calls that have none of these flags in the first argument.
 fn flags_clear(flags: libc::c_int) -> Result<SeccompRule, BackendError> {
     let op = SeccompCmpOp::MaskedEq(u64::from(flags.cast_unsigned()));
     let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, op, 0)?;

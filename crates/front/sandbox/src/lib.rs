@@ -1,15 +1,16 @@
-//! A sandbox for a process that reads an image.
+//! A sandbox for processes that read images.
 //!
-//! An image comes from anywhere, and its parser is the code that meets it first. A [`Sandbox`] says
-//! what a command still needs once its files are open; [`Sandbox::enter`] gives up all else, for the
-//! whole process and for good. It uses no_new_privs, capabilities, Landlock, seccomp and resource
-//! limits. A kernel that lacks one of them takes away less; the [`Report`] says which are in force.
+//! Images come from anywhere, and their parsers are the first code that hostile bytes reach. A
+//! [`Sandbox`] lists what a command needs after it has opened its files; [`Sandbox::enter`] gives
+//! up everything else, for the whole process and irrevocably. It uses no_new_privs, capabilities,
+//! Landlock, seccomp and resource limits. A kernel without one of them restricts less; the
+//! [`Report`] says which are in force.
 //!
-//! Landlock and capabilities belong to a thread. Threads that begin later inherit them, threads that
-//! began earlier do not, so a command enters before its first thread starts. Seccomp is set for all
-//! threads. docs/sandbox.md says what each command keeps.
+//! Landlock and capabilities apply to a thread. Later threads inherit them, existing threads do
+//! not, so a command enters the sandbox before it starts a thread. Seccomp covers all threads.
+//! docs/sandbox.md lists what each command keeps.
 //!
-//! This crate knows no command and no format. It opens no file but the directories it makes rules of.
+//! This crate knows no command and no format. It opens only the paths for its rules.
 
 mod capabilities;
 mod filter;
@@ -28,17 +29,16 @@ pub use rustix::thread::CapabilitySet as Capabilities;
 
 use paths::Rules;
 
-/// Which sockets a process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sockets {
     #[default]
     None,
-    /// Sockets that are open, and connections that arrive at them.
+    /// Existing sockets, and connections accepted on them.
     Open,
     New,
 }
 
-/// The needs of a process after it has opened its files. A new one needs nothing but its open files,
+/// What a process may still do after it has opened its files. A new sandbox allows only open files,
 /// memory and threads.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
@@ -62,63 +62,62 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// Creates a sandbox in which nothing can be opened.
+    /// Creates a sandbox that permits opening nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Allows to read `path`, and all below it where it is a directory.
+    /// Allows reading `path`, and everything below it if it is a directory.
     #[must_use]
     pub fn read(mut self, path: impl AsRef<Path>) -> Self {
         self.rules.read.push(path.as_ref().into());
         self
     }
 
-    /// Allows the kernel to open the files below `path` for other processes, to read and to run them, where
-    /// it does so with the rights of this process (FUSE passthrough). This process may only read them.
+    /// Allows the kernel to open files below `path` for reading and execution by other processes
+    /// when it uses this process's rights (FUSE passthrough). This process itself may only read
+    /// them.
     #[must_use]
     pub fn lend(mut self, path: impl AsRef<Path>) -> Self {
         self.rules.lend.push(path.as_ref().into());
         self
     }
 
-    /// Allows to read, write, make and remove whatever is below `dir`.
+    /// Allows reading, writing, creating and removing files below `dir`.
     #[must_use]
     pub fn write_below(mut self, dir: impl AsRef<Path>) -> Self {
         self.rules.write.push(dir.as_ref().into());
         self
     }
 
-    /// Allows to write to the file or device at `path`, and to read it.
     #[must_use]
     pub fn write_file(mut self, path: impl AsRef<Path>) -> Self {
         self.rules.write_file.push(path.as_ref().into());
         self
     }
 
-    /// Allows to make, rename and remove files in `dir`, but not to open those that are there.
+    /// Allows creating, renaming and removing files in `dir`, but not opening existing files.
     #[must_use]
     pub fn name_files_in(mut self, dir: impl AsRef<Path>) -> Self {
         self.rules.name.push(dir.as_ref().into());
         self
     }
 
-    /// Allows to remove empty directories from `dir`.
     #[must_use]
     pub fn remove_directories_in(mut self, dir: impl AsRef<Path>) -> Self {
         self.rules.remove_dirs.push(dir.as_ref().into());
         self
     }
 
-    /// Leaves Landlock out, for this reason: the process needs files that nothing names beforehand.
+    /// Disables Landlock for `reason`: the process needs files that cannot be listed in advance.
     #[must_use]
     pub const fn all_files(mut self, reason: &'static str) -> Self {
         self.all_files = Some(reason);
         self
     }
 
-    /// Allows sockets. [`Sockets::New`] also allows to read what the system keeps about the network:
+    /// Allows sockets. [`Sockets::New`] also allows reading the system's network configuration:
     /// name servers, certificates.
     #[must_use]
     pub fn sockets(mut self, sockets: Sockets) -> Self {
@@ -126,14 +125,14 @@ impl Sandbox {
         self
     }
 
-    /// Allows to run programs. They could open nothing in most sandboxes, so this leaves Landlock out.
+    /// Allows running programs. Most sandboxes would let them open nothing, so this disables
+    /// Landlock.
     #[must_use]
     pub const fn programs(mut self) -> Self {
         self.programs = true;
         self.all_files("programs that it runs need their files")
     }
 
-    /// Allows what `other` allows as well.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.rules.add(other.rules);
@@ -143,15 +142,15 @@ impl Sandbox {
         self.keep(other.capabilities)
     }
 
-    /// Keeps these capabilities where the process has them.
+    /// Keeps these capabilities if the process has them.
     #[must_use]
     pub const fn keep(mut self, capabilities: Capabilities) -> Self {
         self.capabilities = self.capabilities.union(capabilities);
         self
     }
 
-    /// Gives up all else. Returns what is in force from now on; what the kernel lacks or refuses is in
-    /// the report and in the log, and is no error.
+    /// Enters the sandbox. Returns the measures in force. Measures that the kernel lacks or refuses
+    /// are in the report and in the log; they are not an error.
     pub fn enter(&self) -> Report {
         let threads = threads();
         let mut report = Report::default();
@@ -159,7 +158,7 @@ impl Sandbox {
         report.put("core dumps", no_core_dumps());
         let emulator = emulator_of_root();
         let talks = emulator.map(|name| format!("{name} is preloaded, and talks to its server"));
-        // Before the capabilities go: a rule begins with opening its path.
+        // Restrict paths before dropping capabilities: adding a rule opens its path.
         let paths = match (&talks, self.all_files) {
             (Some(reason), _) => State::Missing(reason.clone()),
             (None, Some(reason)) => State::Missing(reason.into()),
@@ -182,7 +181,7 @@ impl Sandbox {
     }
 }
 
-/// Says that threads which began earlier are not covered.
+/// Adds to the state that existing threads are not covered.
 fn of_this_thread(state: State, threads: usize) -> State {
     match state {
         State::InForce(what) | State::Partly(what) if threads > 1 => {
@@ -195,7 +194,7 @@ fn of_this_thread(state: State, threads: usize) -> State {
     }
 }
 
-/// Returns the number of threads of this process; 1 where `/proc` does not tell.
+/// Returns the number of threads of this process; 1 if `/proc` is not readable.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
@@ -207,7 +206,7 @@ fn no_new_privs() -> State {
     }
 }
 
-/// Disables core dumps, which would show the contents of memory: credentials, files of other users.
+/// Disables core dumps, which would expose credentials and other users' files in memory.
 fn no_core_dumps() -> State {
     let none = Rlimit {
         current: Some(0),

@@ -1,4 +1,5 @@
-//! Landlock: which files can be opened, made and removed, and which sockets connected.
+//! Landlock: the paths that the process may open, create and remove, and the sockets it may
+//! connect.
 
 use std::path::PathBuf;
 
@@ -10,10 +11,10 @@ use landlock::{
 
 use crate::{Sockets, State};
 
-/// The newest rights that are asked for. Older kernels know fewer of them.
+/// The newest Landlock ABI used. Older kernels support fewer rights.
 const NEWEST: ABI = ABI::V6;
-/// Paths that every process may read: the limits it runs under, the CPUs it may use, and time zones. The C
-/// library looks there too.
+/// Paths that every process may read: its limits, its CPUs and time zones. The C library reads them
+/// too.
 const ALWAYS: &[&str] = &[
     "/proc/self",
     "/proc/stat",
@@ -23,8 +24,7 @@ const ALWAYS: &[&str] = &[
     "/etc/localtime",
     "/usr/share/zoneinfo",
 ];
-/// Further paths for a process that speaks to servers: name servers, certificates, and the
-/// libraries that look up names.
+/// Paths for a process that contacts servers: name servers, certificates, and NSS libraries.
 const NETWORK: &[&str] = &[
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -49,7 +49,6 @@ const NETWORK: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// The paths of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub read: Vec<PathBuf>,
@@ -70,14 +69,13 @@ impl Rules {
         self.remove_dirs.extend(other.remove_dirs);
     }
 
-    /// Returns whether names of files are made or removed.
     pub fn writes(&self) -> bool {
         !self.write.is_empty() || !self.name.is_empty()
     }
 }
 
-/// Restricts this thread, and those that it will start, to these paths. Returns also whether that holds
-/// for the threads that run already, which Linux 7.0 can do.
+/// Restricts this thread and the threads that it starts. Also returns whether existing threads are
+/// covered, which Linux 7.0 supports.
 pub fn restrict(rules: &Rules, sockets: Sockets, all_threads: bool) -> (State, bool) {
     match try_restrict(rules, sockets, all_threads) {
         Ok(restricted) => restricted,
@@ -92,7 +90,7 @@ fn try_restrict(
 ) -> Result<(State, bool), RulesetError> {
     let mut ruleset = Ruleset::default();
     if !rules.write.is_empty() {
-        // The first version refuses links between directories whatever the rules say.
+        // Landlock ABI 1 always refuses renames and links between directories.
         ruleset = ruleset
             .set_compatibility(CompatLevel::SoftRequirement)
             .handle_access(AccessFs::Refer)?
@@ -130,8 +128,8 @@ fn try_restrict(
     Ok((state, status.all_threads))
 }
 
-/// Adds a rule for each of the paths that exists. A right that a file cannot have is left out of its
-/// rule.
+/// Adds a rule for each path that exists. For files, omits the rights that apply only to
+/// directories.
 fn allow(
     mut ruleset: RulesetCreated,
     paths: impl Iterator<Item = PathBuf>,

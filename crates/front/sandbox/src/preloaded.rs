@@ -1,12 +1,11 @@
-//! Libraries that answer in place of the kernel for the owners and devices of files: fakeroot, pseudo.
+//! Detects libraries that emulate file ownership and devices: fakeroot, pseudo.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Starts of the names of such libraries.
 const EMULATORS: [&[u8]; 2] = [b"libfakeroot", b"libpseudo"];
 
-/// Returns the library of fakeroot or pseudo that `LD_PRELOAD` names.
+/// Returns the name of the fakeroot or pseudo library in `LD_PRELOAD`.
 #[must_use]
 pub fn emulator_of_root() -> Option<String> {
     named(&std::env::var_os("LD_PRELOAD")?)

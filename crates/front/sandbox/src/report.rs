@@ -1,18 +1,17 @@
-//! The measures in force after a process has entered its sandbox.
+//! The measures in force in a sandbox.
 
-/// How far one measure is in force.
+/// How far a measure is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is, as described.
+    /// Fully in force; the text describes it.
     InForce(String),
-    /// Only a part of it is, as described.
+    /// Partly in force; the text says which part.
     Partly(String),
-    /// It is not, for this reason.
+    /// Not in force; the text is the reason.
     Missing(String),
 }
 
 impl State {
-    /// Returns the description or the reason.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -20,7 +19,6 @@ impl State {
         }
     }
 
-    /// Returns a word for it: `on`, `partly` or `missing`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -33,13 +31,12 @@ impl State {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// Its name, such as `landlock`.
+    /// Such as `landlock`.
     pub name: &'static str,
-    /// How far it is in force.
     pub state: State,
 }
 
-/// All measures, in the order in which they were taken.
+/// All measures in the order in which they were applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     measures: Vec<Measure>,
@@ -55,7 +52,6 @@ impl Report {
         &self.measures
     }
 
-    /// Returns whether all measures are in force.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let is_on = |measure: &Measure| matches!(measure.state, State::InForce(_));

@@ -1,16 +1,16 @@
-//! The system calls of a process that reads images, by what they are for.
+//! System calls for processes that read images, grouped by purpose.
 //!
-//! The lists come from the calls that the commands make on all formats, with and without root, plus
-//! the newer and older forms of the same calls, which other versions of the C library use.
+//! The lists contain the calls that the commands make on all formats, with and without root, plus
+//! newer and older variants that other C library versions use.
 
 use libc::c_long;
 
 use crate::Sockets;
 
-/// fchmodat2(2), which libc does not name for all architectures; the number is the same on all.
+/// fchmodat2(2), which the libc crate lacks for some architectures; the number is the same on all.
 const FCHMODAT2: c_long = 452;
 
-/// Reading and writing open files, and asking for their properties.
+/// Reading and writing open files, and querying their properties.
 const FILES: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -41,7 +41,7 @@ const FILES: &[c_long] = &[
     libc::SYS_copy_file_range,
     libc::SYS_sendfile,
     libc::SYS_splice,
-    // Signals reach the thread that waits for them through a pair of sockets.
+    // Signals are passed to the signal thread through a socket pair.
     libc::SYS_sendto,
     libc::SYS_recvfrom,
     libc::SYS_ppoll,
@@ -74,7 +74,7 @@ const FILES: &[c_long] = &[
     libc::SYS_flistxattr,
 ];
 
-/// Forms of them that newer architectures lack.
+/// Older variants of FILES that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[
     libc::SYS_open,
@@ -96,7 +96,7 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// Memory, threads, time, signals, and what a process asks about itself.
+/// Memory, threads, time, signals and process information.
 const PROCESS: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_mmap,
@@ -156,7 +156,7 @@ const PROCESS: &[c_long] = &[
     libc::SYS_capget,
 ];
 
-/// Making, naming and removing files, and setting their attributes.
+/// Creating, renaming and removing files, and setting attributes.
 const NAMES: &[c_long] = &[
     libc::SYS_mkdirat,
     libc::SYS_mknodat,
@@ -180,7 +180,7 @@ const NAMES: &[c_long] = &[
     libc::SYS_fremovexattr,
 ];
 
-/// Forms of them that newer architectures lack.
+/// Older variants of NAMES that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLDER_NAMES: &[c_long] = &[
     libc::SYS_mkdir,
@@ -200,7 +200,6 @@ const OLDER_NAMES: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_NAMES: &[c_long] = &[];
 
-/// Speaking over sockets that are open.
 const OPEN_SOCKETS: &[c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -225,8 +224,7 @@ const NEW_SOCKETS: &[c_long] = &[
 
 const PROGRAMS: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// System calls that would lead out of the sandbox, refused as not permitted. A call in none of the lists
-/// is refused as one that the kernel does not have.
+/// System calls that could escape the sandbox, answered with EPERM. Calls in no list get ENOSYS.
 const DANGEROUS: &[c_long] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -315,7 +313,7 @@ const DANGEROUS_OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const DANGEROUS_OLDER: &[c_long] = &[];
 
-/// Lists the calls that are allowed whatever their arguments are.
+/// Lists the calls that are allowed with any arguments.
 pub fn allowed(sockets: Sockets, programs: bool, writes: bool) -> impl Iterator<Item = c_long> {
     let lists = [
         (FILES, true),
@@ -330,7 +328,7 @@ pub fn allowed(sockets: Sockets, programs: bool, writes: bool) -> impl Iterator<
     chosen(lists)
 }
 
-/// Lists the calls that are refused as not permitted whatever their arguments are.
+/// Lists the calls that are refused with EPERM for any arguments.
 pub fn refused(sockets: Sockets, programs: bool, writes: bool) -> impl Iterator<Item = c_long> {
     let lists = [
         (DANGEROUS, true),

@@ -1,4 +1,4 @@
-//! Enters sandboxes, each in a process of its own, and tries what is refused in them and what is not.
+//! Enters sandboxes, each in its own process, and tries permitted and refused operations.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +17,7 @@ use forerun_sandbox::{Capabilities, Sandbox, Sockets, State};
 use forerun_testkit::temp_dir;
 use rustix::net::{AddressFamily, Ipv4Addr, SocketAddrAny, SocketAddrV4, SocketType};
 
-/// Names the directory of the test to the process inside.
+/// Passes the test's directory to the sandboxed process.
 const DIR: &str = "FORERUN_SANDBOX_TEST_DIR";
 
 type Test = (&'static str, fn(&Path));
@@ -57,8 +57,8 @@ const TESTS: &[Test] = &[
     ),
 ];
 
-/// Runs each test in a process of its own, which has one thread: that of the tests of the standard
-/// harness is never the only one.
+/// Runs each test in its own single-threaded process: the standard harness always has several
+/// threads.
 fn main() {
     let wanted = std::env::args().nth(1).unwrap_or_default();
     if let Some(dir) = std::env::var_os(DIR) {
@@ -105,7 +105,7 @@ fn socket() -> Result<OwnedFd> {
     )?)
 }
 
-/// Opens a socket that listens on this machine, and returns it with its address.
+/// Opens a listening socket on this machine. Returns it with its address.
 fn listening() -> Result<(OwnedFd, SocketAddrAny)> {
     let socket = socket()?;
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
@@ -151,7 +151,7 @@ fn an_empty_sandbox_refuses_files_programs_tracing_and_sockets(dir: &Path) {
     assert_eq!(status("NoNewPrivs"), "1");
     assert_eq!(status("Seccomp"), "2");
     assert_eq!(u64::from_str_radix(&status("CapEff"), 16).unwrap(), 0);
-    // What is open stays so, and threads can begin; they are inside too.
+    // Open files stay usable, and new threads can start inside the sandbox.
     (&open).write_all(b"x").unwrap();
     let thread = std::thread::spawn(|| refused(File::open("/etc/shadow")));
     thread.join().unwrap();
@@ -242,7 +242,7 @@ fn threads_that_began_earlier_are_reported(_: &Path) {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
         let _end_of_the_test = ended.recv();
-        // Seccomp holds for all threads.
+        // Seccomp covers all threads.
         refused(exec());
     });
     let report = Sandbox::new().enter();

@@ -1,7 +1,7 @@
-//! The mounts of chains of layers.
+//! Mounts of layer chains.
 //!
-//! A chain is mounted while a container, or an unpacking, stands on it. Its processes are not this one's, so a restart of
-//! the snapshotter changes nothing for them.
+//! A chain is mounted while a container or an unpacking uses it. Other processes serve the mounts,
+//! so they survive a restart of the snapshotter.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,10 +12,11 @@ use crate::place::{Place, make_private};
 use crate::record::{Id, RemoteLayer};
 use crate::{Error, Images, Result};
 
-/// Bytes of the log of a mount that are logged again.
+/// Maximum bytes of a mount's log that are copied to the snapshotter's log.
 const MOST_LOGGED: u64 = 16 << 10;
 
-/// Removes the log of a mount. What it has is logged here, so that it outlives the containers.
+/// Removes the log file of a mount after copying it to the snapshotter's log, which outlives the
+/// containers.
 fn take_log(place: &Place, id: Id) -> io::Result<()> {
     let path = place.log(id);
     let mut text = Vec::new();
@@ -30,14 +31,14 @@ fn take_log(place: &Place, id: Id) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Makes and takes down the mounts of chains, one thread at a time for each.
+/// Mounts and unmounts chains, each chain by one thread at a time.
 #[derive(Debug, Default)]
 pub struct Chains {
     locks: Mutex<HashMap<Id, Arc<Mutex<()>>>>,
 }
 
 impl Chains {
-    /// Runs `work` while no other thread mounts this chain or takes it down.
+    /// Runs `work` while no other thread mounts or unmounts this chain.
     fn alone<T>(&self, id: Id, work: impl FnOnce() -> T) -> T {
         let lock = {
             let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +47,7 @@ impl Chains {
         let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let done = work();
         drop(held);
-        // Two are that of the map and this one.
+        // Two references are the map's and this thread's: no other thread waits.
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(&lock) <= 2 {
             locks.remove(&id);
@@ -54,7 +55,6 @@ impl Chains {
         done
     }
 
-    /// Mounts the chain, unless it is mounted.
     pub fn ensure(
         &self,
         images: &dyn Images,
@@ -79,7 +79,8 @@ impl Chains {
         })
     }
 
-    /// Takes the chain down, unless `is_used` says that it is needed. A failure is logged: the next sweep tries again.
+    /// Unmounts the chain unless `is_used` returns true. A failure is logged; the next sweep tries
+    /// again.
     pub fn release(
         &self,
         images: &dyn Images,
@@ -89,7 +90,7 @@ impl Chains {
     ) {
         let dir = place.chain(id);
         self.alone(id, || {
-            // A mount whose processes are dead gives another error.
+            // A mount whose processes are dead returns a different error.
             let is_gone = |error: io::Error| error.kind() == ErrorKind::NotFound;
             if is_used() || fs::symlink_metadata(&dir).is_err_and(is_gone) {
                 return;

@@ -1,20 +1,20 @@
-//! The filters of containerd, by which snapshots are listed.
+//! containerd's filters for listing snapshots.
 //!
-//! A filter is selectors with commas between them, and all must hold; a list of filters holds where one does. A selector
-//! is a path of fields, and an operator with a value or none: `kind==committed`, `labels."a.b/c"~=^x`, `parent`. Values and
-//! fields can be quoted as Go quotes strings.
+//! A filter consists of selectors separated by commas, all of which must match; a list of filters
+//! matches if one filter does. A selector is a field path, optionally with an operator and a value:
+//! `kind==committed`, `labels."a.b/c"~=^x`, `parent`. Values and fields can be quoted like Go
+//! strings.
 
 use regex::{Regex, RegexBuilder};
 
 use crate::{Error, Result};
 
-/// Most filters in a request, and the longest.
+/// Maximum number of filters in a request, and maximum length of a filter.
 const MAX_FILTERS: usize = 1024;
 const MAX_TEXT: usize = 64 << 10;
-/// Memory for a regular expression.
 const MAX_REGEX: usize = 1 << 20;
 
-/// Filters, one of which must hold.
+/// A list of filters, of which one must match.
 #[derive(Clone, Debug, Default)]
 pub struct Filters(Vec<Vec<Selector>>);
 
@@ -44,7 +44,8 @@ impl Filters {
         filters.collect::<Result<_>>().map(Self)
     }
 
-    /// Returns whether one of them holds, or there are none. `field` returns the value of a path of fields.
+    /// Returns whether a filter matches, or there are no filters. `field` returns the value at a
+    /// field path.
     pub fn hold(&self, field: impl Fn(&[&str]) -> Option<String>) -> bool {
         let holds = |selector: &Selector| {
             let path: Vec<&str> = selector.path.iter().map(String::as_str).collect();
@@ -129,7 +130,8 @@ impl Parser<'_> {
         Ok(value.to_owned())
     }
 
-    /// Parses a quoted string. Of escapes, those of one character are known: JSON and Go agree on these.
+    /// Parses a quoted string. Supports only the single-character escapes, in which JSON and Go
+    /// agree.
     fn quoted(&mut self) -> Parsed<String> {
         let mut is_escaped = false;
         let end = self.rest.char_indices().skip(1).find(|(_, char)| {

@@ -1,58 +1,57 @@
-//! The work on images that the snapshotter has others do.
+//! The interface for work on images, which other processes do.
 
 use std::io;
 use std::path::Path;
 
-/// The manifest of a container image, as far as it matters here.
+/// The parts of a container image's manifest that the snapshotter uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFacts {
-    /// Its digest: `sha256:` and the digits.
+    /// Digest of the manifest: `sha256:` and hexadecimal digits.
     pub digest: String,
-    /// The layers, the lowest first.
+    /// The layers, lowest first.
     pub layers: Vec<LayerFacts>,
 }
 
-/// A layer of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerFacts {
     pub digest: String,
-    /// The name that containerd gives its snapshot, by the configuration of the image.
+    /// The chain ID: containerd's name for the layer's snapshot, from the image configuration.
     pub chain: String,
-    /// The digest of the table of contents by which it can be read before all of it is here. The table was fetched and
-    /// is sound.
+    /// Digest of the table of contents that allows lazy reading. The table has been fetched and
+    /// verified. `None` if there is none.
     pub table: Option<String>,
-    /// Whether the manifest does not vouch for how it is read: whatever refers to the image in its repository decides, now
-    /// and when it is mounted again.
+    /// The table is not authenticated by the manifest: a referrer in the image's repository
+    /// provides it, and may be a different one at the next mount.
     pub is_claimed: bool,
 }
 
-/// Opens and mounts images, in processes that outlive this one. Calls come from several threads.
+/// Opens and mounts images, in processes that outlive this one. Several threads call it
+/// concurrently.
 pub trait Images: Send + Sync {
-    /// Reads the manifest of the image with this name, `oci://` and so on, and the tables of its layers.
+    /// Reads the manifest of `image`, such as `oci://...`, and the tables of its layers.
     ///
     /// # Errors
-    /// The reason why it is no image whose layers can be mounted, for the log.
+    /// The reason why the image's layers cannot be mounted, for the log.
     fn manifest(&self, image: &str) -> Result<ManifestFacts, String>;
 
-    /// Mounts the lowest `layers` layers of an image on a directory. What goes wrong later is logged to the file `log`.
+    /// Mounts the lowest `layers` layers of an image on `dir`. Later errors are logged to the file
+    /// `log`.
     ///
     /// # Errors
-    /// The reason why it could not be mounted.
+    /// The reason why the mount failed.
     fn mount(&self, image: &str, layers: usize, dir: &Path, log: &Path) -> Result<(), String>;
 
-    /// Returns whether such a mount is on the directory and answers. One whose processes are dead is taken down.
-    ///
-    /// # Errors
-    /// The errors of the table of mounts, and of taking one down.
+    /// Returns whether such a mount on `dir` exists and responds. Unmounts it if its processes are
+    /// dead.
     fn is_mounted(&self, dir: &Path) -> io::Result<bool>;
 
-    /// Takes the mount on a directory down. Files that are open stay readable.
+    /// Unmounts `dir`. Open files stay readable.
     ///
     /// # Errors
-    /// The reason why it is still there.
+    /// The reason why the mount remains.
     fn unmount(&self, dir: &Path) -> Result<(), String>;
 
-    /// Frees what is kept of these layers, which no snapshot needs any more. Returns those that are still in use: the
-    /// processes of a mount that was taken down end a moment later.
+    /// Frees the cached data of layers that no snapshot needs. Returns the layers still in use:
+    /// processes of an unmounted mount take a moment to exit.
     fn forget(&self, layers: Vec<String>) -> Vec<String>;
 }

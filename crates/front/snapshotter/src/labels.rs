@@ -1,19 +1,19 @@
-//! The labels that say which layer of which image a snapshot is to have.
+//! Snapshot labels that name an image and its layer.
 
 use std::collections::BTreeMap;
 
-/// The name under which the committed snapshot is looked for. containerd's unpacker sets it for each layer.
+/// Name of the committed snapshot to look for. containerd's unpacker sets it for each layer.
 pub const TARGET: &str = "containerd.io/snapshot.ref";
 
 /// A family of labels that name the image and the layer.
 ///
-/// containerd also makes labels of annotations that the author of an image has written. The client replaces those of its
-/// own family only.
+/// containerd also turns annotations, written by an image's author, into labels. A client
+/// overwrites only the labels of its own family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelFamily {
-    /// The errors of containerd's own handler, which its CRI plugin uses.
+    /// Labels set by containerd's own handler, which its CRI plugin uses.
     Cri,
-    /// The labels of the stargz snapshotter, which `ctr-remote` uses.
+    /// Labels of the stargz snapshotter, which `ctr-remote` uses.
     Stargz,
 }
 
@@ -35,25 +35,24 @@ impl LabelFamily {
     }
 }
 
-/// The digest of the manifest, in the family of the CRI plugin.
+/// The manifest digest, only in the CRI family.
 const MANIFEST: &str = "containerd.io/snapshot/cri.manifest-digest";
 
-/// A layer, by the labels of a request.
+/// The layer that a request's labels name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedLayer {
-    /// The name of the committed snapshot.
     pub target: String,
-    /// The image: `oci://` and its name, with the digest of the manifest where a label has it.
+    /// `oci://` and the image's name, by manifest digest if a label has it.
     pub image: String,
-    /// The digest of the layer.
     pub digest: String,
 }
 
 impl NamedLayer {
-    /// Reads the labels of one family, or of all. Returns nothing where they name no layer of an image.
+    /// Reads the labels of `family`, or of all families. Returns `None` if they name no layer.
     ///
     /// # Errors
-    /// The reason, where two families name different images or layers: one of them is not the client's.
+    /// The reason, if two families name different images or layers: one of them is not from the
+    /// client.
     pub fn of(
         labels: &BTreeMap<String, String>,
         family: Option<LabelFamily>,
@@ -93,17 +92,17 @@ impl NamedLayer {
     }
 }
 
-/// Returns the name of an image with the digest of a manifest in the place of its tag or digest.
+/// Replaces the tag or digest of an image name with the manifest digest `digest`.
 pub fn by_digest(reference: &str, digest: &str) -> String {
     format!("{}@{digest}", repository_of(reference))
 }
 
-/// Returns the name of an image without tag and digest.
+/// Returns an image name without tag and digest.
 pub fn repository_of(reference: &str) -> String {
     let name = reference.strip_prefix("oci://").unwrap_or(reference);
     let name = name.split('@').next().unwrap_or(name);
     let path = name.rfind('/').map_or(0, |slash| slash + 1);
-    // A colon before the last slash is that of a port.
+    // A colon before the last slash introduces a port.
     let tag = name[path..].find(':').map(|colon| path + colon);
     let name = tag.map_or(name, |tag| &name[..tag]);
     format!("oci://{name}")
@@ -128,7 +127,6 @@ mod tests {
         })
     }
 
-    /// Labels of a family.
     fn of_family(family: LabelFamily, image: &'static str) -> [(&'static str, &'static str); 3] {
         [
             (TARGET, "sha256:chain"),
@@ -165,7 +163,7 @@ mod tests {
         ] {
             assert_eq!(NamedLayer::of(&both, Some(family)), Ok(named(image)));
         }
-        // One label is enough to disagree, and another family's manifest counts for nothing.
+        // One differing label is a conflict, even without the family's other labels.
         let one = labels(&[&theirs[..], &authors[1..2]].concat());
         assert!(NamedLayer::of(&one, None).is_err());
         let another_layer = (LabelFamily::Cri.layer(), "sha256:other");

@@ -1,12 +1,13 @@
-//! A proxy snapshotter of containerd (docs/containerd.md).
+//! A proxy snapshotter for containerd (docs/containerd.md).
 //!
-//! containerd asks for snapshots over gRPC: it prepares one, has a layer unpacked into it or a container write to it, and
-//! commits or removes it. This crate keeps their records, answers with mounts of overlayfs, and
-//! decides which layers need not be unpacked: those of an image that can be read by tables of contents become
-//! snapshots without files, and one mount of the image, of its lowest layers up to that one, stands for the whole chain.
+//! containerd requests snapshots over gRPC: it prepares one, unpacks a layer into it or lets a
+//! container write to it, and commits or removes it. This crate stores their records, answers with
+//! overlayfs mounts, and decides which layers need no unpacking. If an image has tables of
+//! contents, its layers become snapshots without files. One mount of the image's lowest layers then
+//! stands for the whole chain.
 //!
-//! Nothing here parses an image, asks a registry, or mounts. The program does so for it, in processes of their own
-//! ([`Images`]): those are confined, and they outlive this one.
+//! This crate parses no image, contacts no registry and mounts nothing. The program does that in
+//! separate processes ([`Images`]), which are sandboxed and outlive this one.
 
 mod api;
 mod chains;

@@ -1,7 +1,8 @@
-//! Manifests of images, remembered for the time of a pull.
+//! Caches manifests for the duration of a pull.
 //!
-//! containerd prepares the layers of an image one after the other, and each needs the same manifest. A failure is
-//! remembered as well: a registry that does not answer is waited for once, not for each layer.
+//! containerd prepares an image's layers one after the other, and each needs the same manifest.
+//! Failures are cached too, so that an unresponsive registry causes one timeout instead of one per
+//! layer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +10,23 @@ use std::time::{Duration, Instant};
 
 use crate::{Images, ManifestFacts};
 
-/// A tag may move, and a registry come back.
+/// Lifetime of an entry: tags can move and registries recover.
 const KEPT: Duration = Duration::from_secs(60);
-/// Images that are remembered.
 const MOST: usize = 64;
 
 type Found = Result<Arc<ManifestFacts>, String>;
 
-/// An image that is being looked at, or was.
+/// The cached manifest of an image; locked while it is being fetched.
 type Slot = Arc<Mutex<Option<(Instant, Found)>>>;
 
-/// The manifests of the images that were asked for last.
+/// A cache of the most recently requested manifests.
 #[derive(Debug, Default)]
 pub struct Manifests {
     known: Mutex<HashMap<String, Slot>>,
 }
 
 impl Manifests {
-    /// Returns the manifest of an image. A second caller waits for the first.
+    /// Returns the manifest of an image. Concurrent callers wait for the first one's fetch.
     pub fn of(&self, images: &dyn Images, image: &str) -> Found {
         let slot = self.slot(image);
         let mut found = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +44,7 @@ impl Manifests {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST && !known.contains_key(image) {
             known.retain(|_, slot| {
-                // One that is locked is being looked at.
+                // A locked entry is being fetched; keep it.
                 let is_old = |found: &Option<(Instant, Found)>| {
                     let since = found.as_ref().map(|(since, _)| since.elapsed());
                     since.is_some_and(|since| since >= KEPT)

@@ -1,13 +1,10 @@
-//! Tells the service manager that the snapshotter answers.
+//! Notifies the service manager.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends `READY=1` to the socket that systemd names in `NOTIFY_SOCKET`, if it does: `Type=notify` of systemd.service(5).
-///
-/// # Errors
-/// The errors of the socket.
+/// Sends `READY=1` to the socket in `NOTIFY_SOCKET`, if set (`Type=notify` of systemd.service(5)).
 pub fn tell_ready() -> io::Result<()> {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else {
         return Ok(());

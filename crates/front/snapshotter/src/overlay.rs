@@ -1,27 +1,25 @@
-//! The mounts that containerd makes of a snapshot.
+//! Builds the mounts that containerd makes of a snapshot.
 
 use std::path::{Path, PathBuf};
 
-/// A mount, as mount(2) takes it.
+/// Arguments of mount(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The type of the filesystem.
     pub kind: &'static str,
-    /// The directory, or a word in its place.
+    /// Source directory, or a placeholder.
     pub source: String,
     pub options: Vec<String>,
 }
 
-/// The directories of a snapshot that is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directories {
-    /// The files below, the uppermost first.
+    /// The directories below, topmost first.
     pub lower: Vec<PathBuf>,
-    /// The files of the snapshot itself and what overlayfs works in, where it may be written to.
+    /// The upper directory and the work directory of a writable snapshot.
     pub upper: Option<(PathBuf, PathBuf)>,
 }
 
-/// Returns the mount of these directories. Without any there is none.
+/// Returns the mount of these directories, `None` if there are none.
 pub fn mount(directories: &Directories, has_index: bool) -> Option<Mount> {
     let Directories { lower, upper } = directories;
     match (lower.as_slice(), upper) {
@@ -31,7 +29,7 @@ pub fn mount(directories: &Directories, has_index: bool) -> Option<Mount> {
         (lower, upper) => {
             let mut options = Vec::new();
             if has_index {
-                // A layer may be the lower directory of several mounts.
+                // Several mounts may share a lower directory.
                 options.push("index=off".to_owned());
             }
             if let Some((files, work)) = upper {
@@ -49,7 +47,6 @@ pub fn mount(directories: &Directories, has_index: bool) -> Option<Mount> {
     }
 }
 
-/// Returns whether this kernel's overlayfs knows the option `index`.
 pub fn has_index() -> bool {
     Path::new("/sys/module/overlay/parameters/index").exists()
 }

@@ -1,4 +1,4 @@
-//! The directories of the snapshotter, and what is done to them as a whole.
+//! The snapshotter's directory layout.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
@@ -9,27 +9,28 @@ use std::path::{Path, PathBuf};
 use crate::record::Id;
 use crate::{Error, Result};
 
-/// The directory with all that the snapshotter keeps.
+/// The snapshotter's root directory.
 ///
-/// `records/ID.json` has what is known of a snapshot, `snapshots/ID/fs` its files and `snapshots/ID/work` what overlayfs
-/// needs besides, `chains/ID` is where a chain of layers is mounted, `logs/ID` is the log of that mount, `trash` has what
-/// is being removed, and `cache` what was fetched of images.
+/// `records/ID.json` is a snapshot's record, `snapshots/ID/fs` has its files and
+/// `snapshots/ID/work` is overlayfs's work directory. A chain of layers is mounted on `chains/ID`,
+/// and that mount logs to `logs/ID`. `trash` has files to be deleted, and `cache` has data fetched
+/// from registries.
 #[derive(Debug)]
 pub struct Place {
     root: PathBuf,
-    /// Kept locked: two snapshotters would not know of each other's snapshots.
+    /// Locked, because two snapshotters would overwrite each other's snapshots.
     _lock: File,
 }
 
 impl Place {
-    /// Opens the directory, or makes it, for this process alone.
+    /// Opens or creates the directory and locks it for this process.
     pub fn open(root: &Path) -> Result<Self> {
         let refused = |reason| Error::Root {
             path: root.to_owned(),
             reason,
         };
         let root_path = std::path::absolute(root).map_err(Error::io(root))?;
-        // The paths become options of overlayfs, where these divide.
+        // The paths become overlayfs options, in which these characters are separators.
         let divides = |byte: &u8| b":,\\\"\n".contains(byte);
         if root_path.as_os_str().as_bytes().iter().any(divides) {
             return Err(refused(
@@ -55,64 +56,58 @@ impl Place {
         })
     }
 
-    /// Returns the directory of records.
     pub fn records(&self) -> PathBuf {
         self.root.join("records")
     }
 
-    /// Returns the directory of the files of all snapshots.
+    /// Returns the directory that contains all snapshots' directories.
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
     }
 
-    /// Returns the directory of the files and the work of a snapshot.
+    /// Returns the directory that contains a snapshot's `fs` and `work`.
     pub fn snapshot(&self, id: Id) -> PathBuf {
         self.snapshots().join(id.to_string())
     }
 
-    /// Returns the directory with the files of a snapshot.
     pub fn files(&self, id: Id) -> PathBuf {
         self.snapshot(id).join("fs")
     }
 
-    /// Returns the directory that overlayfs works in.
     pub fn work(&self, id: Id) -> PathBuf {
         self.snapshot(id).join("work")
     }
 
-    /// Returns the directory with the mounts of chains.
     pub fn chains(&self) -> PathBuf {
         self.root.join("chains")
     }
 
-    /// Returns the directory where the layers up to this snapshot are mounted.
+    /// Returns the mountpoint of the layers up to this snapshot.
     pub fn chain(&self, id: Id) -> PathBuf {
         self.chains().join(id.to_string())
     }
 
-    /// Returns the file for what goes wrong in the mount of a chain.
     pub fn log(&self, id: Id) -> PathBuf {
         self.root.join("logs").join(id.to_string())
     }
 
-    /// Returns the directories whose entries have the numbers of snapshots.
+    /// Returns the directories whose entries are named by snapshot ID.
     pub fn numbered(&self) -> [PathBuf; 3] {
         [self.snapshots(), self.chains(), self.root.join("logs")]
     }
 
-    /// Returns the directory of what is being removed.
     pub fn trash(&self) -> PathBuf {
         self.root.join("trash")
     }
 }
 
-/// Makes a directory that only its owner may look into.
+/// Creates a directory with mode 0700.
 pub fn make_private(path: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(Error::io(path))
 }
 
-/// Returns the entries of a directory whose names are numbers of snapshots, without an ending.
+/// Returns the snapshot IDs in the names of a directory's entries, which end in `ending`.
 pub fn ids(dir: &Path, ending: &str) -> Result<Vec<Id>> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::io(dir))? {
@@ -124,7 +119,6 @@ pub fn ids(dir: &Path, ending: &str) -> Result<Vec<Id>> {
     Ok(ids)
 }
 
-/// Makes the names in a directory durable.
 pub fn sync_names(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Longest name of a snapshot. containerd's have a namespace, a number and a digest.
+/// Maximum length of a snapshot's name. containerd's names consist of a namespace, a number and a
+/// digest.
 const MAX_NAME: usize = 4096;
 
-/// The number of a snapshot: it names its directories and its record.
+/// The number of a snapshot, which names its directories and its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Id(pub u64);
 
@@ -20,62 +21,59 @@ impl std::fmt::Display for Id {
     }
 }
 
-/// The use of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     View,
     Active,
-    /// Finished: others stand on it.
+    /// Finished; other snapshots may depend on it.
     Committed,
 }
 
-/// All that is known of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
     pub id: Id,
-    /// Its name: the key until it is committed.
+    /// The snapshot's name; its key until it is committed.
     pub name: String,
-    /// The snapshot that it stands on.
     pub parent: Option<Id>,
     pub kind: Kind,
     pub labels: BTreeMap<String, String>,
-    /// When it was made.
     pub created: Moment,
-    /// When its record changed last.
+    /// Time of the last change to the record.
     pub updated: Moment,
-    /// Space on disk, counted when it was committed.
+    /// Disk usage, measured at commit.
     pub usage: Usage,
-    /// The layer that it stands for, where it has no files of its own.
+    /// The layer that this snapshot stands for if it has no files of its own.
     pub layer: Option<RemoteLayer>,
 }
 
-/// A layer of an image in a registry, with all layers below it.
+/// A layer of an image in a registry, together with all layers below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteLayer {
-    /// The image, by the digest of its manifest.
+    /// The image's name, with the digest of its manifest.
     pub image: String,
-    /// The digests of its layers up to this one, the lowest first.
+    /// Digests of the layers up to this one, lowest first.
     pub digests: Vec<String>,
-    /// The digest of the table of contents of this layer, if it has one.
     pub table: Option<String>,
-    /// The repository, where whatever refers to the image in it decides how this layer is read.
+    /// The repository whose referrers decide how this layer is read; `None` if the manifest
+    /// authenticates the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
 }
 
 impl RemoteLayer {
-    /// Returns whether both are proven to have the same contents, whatever image they came with. A layer for whose table
-    /// nothing vouches is the same in its repository only.
+    /// Returns whether both are known to have the same contents, whatever the image. A layer with
+    /// an unauthenticated table is the same only within its repository.
     pub fn is_same(&self, other: &Self) -> bool {
         let is_trusted_alike = self.claimed_by == other.claimed_by;
         let has_same_table = self.claimed_by.is_some() || self.table == other.table;
         self.digests.last() == other.digests.last() && is_trusted_alike && has_same_table
     }
 
-    /// Returns the digests of what was fetched of it: of layers, and of a table that may be a blob of its own.
+    /// Returns the digests of the cached blobs: the layers, and a table that may be a separate
+    /// blob.
     pub fn blobs(&self) -> impl Iterator<Item = &String> {
         self.digests.iter().chain(&self.table)
     }
@@ -87,7 +85,7 @@ pub struct Usage {
     pub inodes: u64,
 }
 
-/// A time since 1970.
+/// Time since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     pub seconds: u64,
@@ -95,7 +93,6 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Returns the time now.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let since = since.unwrap_or_default();
@@ -106,7 +103,6 @@ impl Moment {
     }
 }
 
-/// Refuses what cannot be the name of a snapshot.
 pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME {
         let what = format!("the name of a snapshot has 1 to {MAX_NAME} bytes");

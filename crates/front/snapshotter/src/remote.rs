@@ -1,21 +1,20 @@
-//! Decides whether a layer can be a snapshot without files.
+//! Decides whether a layer can be mounted instead of unpacked.
 
 use crate::labels::{NamedLayer, by_digest, repository_of};
 use crate::manifests::Manifests;
 use crate::record::{RemoteLayer, Snapshot};
 use crate::{Images, ManifestFacts};
 
-/// A layer that needs no unpacking, and the name of its snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The name that the committed snapshot is to have.
+    /// Name of the snapshot to commit.
     pub target: String,
     pub layer: RemoteLayer,
 }
 
-/// Returns the layer that the snapshot's labels name, if its image can be mounted instead of unpacked. That needs a
-/// table of contents in at least one of its layers, and all layers below must be mounted snapshots too, because one
-/// mount shows them all.
+/// Returns the layer that the labels name if its image can be mounted instead of unpacked. At least
+/// one of the image's layers must have a table of contents, and all layers below must be mounted
+/// snapshots too, because one mount shows them all.
 pub fn wanted(
     images: &dyn Images,
     manifests: &Manifests,
@@ -65,7 +64,8 @@ fn layer_at(
     if layer.digest != named.digest {
         return Err("the image has another layer there");
     }
-    // The labels may come from the author of another image, who then cannot name this one's layers.
+    // The labels may come from the author of another image, who must not be able to name this
+    // image's layers.
     if layer.chain != named.target {
         return Err("the configuration of the image names other layers");
     }
@@ -109,7 +109,7 @@ mod tests {
             claimed_by: None,
         };
         assert_eq!(found, Ok(expected.clone()));
-        // A table that only refers to the image counts in its repository alone.
+        // A table from a referrer is valid only within its repository.
         let mut claimed = mixed.clone();
         claimed.layers[1].is_claimed = true;
         let found = layer_at(&claimed, 1, &named("b")).unwrap();

@@ -1,7 +1,8 @@
-//! The records of all snapshots, in memory and on disk.
+//! Snapshot records in memory and on disk.
 //!
-//! Each record is a file of its own, which is replaced whole: written beside it, synced, renamed. A process that is killed
-//! leaves the old record or the new one. Memory changes after the disk, so an answer is never ahead of what a restart finds.
+//! Each record is one file, replaced atomically: written to a temporary file, synced, renamed.
+//! After a crash a file has the old or the new record. The disk is changed before memory, so an
+//! answer never reports what a restart would not find.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -12,7 +13,8 @@ use crate::place::{ids, sync_names};
 use crate::record::{Id, Kind, Snapshot};
 use crate::{Error, Result};
 
-/// Longest record that is read: labels come in one message of at most 4 MiB, which grows as JSON.
+/// Maximum length of a record. Its labels come in a message of at most 4 MiB and grow when encoded
+/// as JSON.
 const MAX_RECORD: u64 = 32 << 20;
 const ENDING: &str = ".json";
 
@@ -43,7 +45,7 @@ impl Store {
             if snapshot.id != id {
                 return Err(damaged("it is of another snapshot than its name says"));
             }
-            // A parent is older, so chains have an end.
+            // A parent's ID must be smaller, so that chains of parents end.
             if snapshot.parent.is_some_and(|parent| parent >= id) {
                 return Err(damaged("its parent is not older"));
             }
@@ -63,7 +65,6 @@ impl Store {
         Ok(store)
     }
 
-    /// Removes what a killed process was writing.
     fn remove_unfinished(&self) -> Result<()> {
         for entry in fs::read_dir(&self.dir).map_err(Error::io(&self.dir))? {
             let path = entry.map_err(Error::io(&self.dir))?.path();
@@ -78,14 +79,14 @@ impl Store {
         self.dir.join(format!("{id}{ENDING}"))
     }
 
-    /// Returns a number that no snapshot has, greater than all before.
+    /// Returns an unused ID, greater than all IDs used before.
     pub fn next_id(&mut self) -> Id {
         let id = Id(self.next);
         self.next += 1;
         id
     }
 
-    /// Gives no snapshot one of these numbers from now on, nor a smaller one.
+    /// Marks these IDs as used: new snapshots get greater ones.
     pub fn skip(&mut self, used: &[Id]) -> Result<()> {
         if let Some(last) = used.iter().max() {
             let next = last.0.checked_add(1).ok_or_else(|| Error::Record {
@@ -97,45 +98,43 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the snapshot with a number.
     pub fn get(&self, id: Id) -> Option<&Snapshot> {
         self.snapshots.get(&id)
     }
 
-    /// Returns the snapshot with a name.
     pub fn named(&self, name: &str) -> Result<&Snapshot> {
         self.find(name)
             .ok_or_else(|| Error::NotFound(name.to_owned()))
     }
 
-    /// Returns the snapshot with a name, if there is one.
     pub fn find(&self, name: &str) -> Option<&Snapshot> {
         self.snapshots.get(self.names.get(name)?)
     }
 
-    /// Returns all snapshots, the oldest first.
+    /// Returns all snapshots, oldest first.
     pub fn all(&self) -> impl Iterator<Item = &Snapshot> {
         self.snapshots.values()
     }
 
-    /// Returns the snapshots below this one, the nearest first.
+    /// Returns the snapshot's ancestors, nearest first.
     pub fn ancestors(&self, snapshot: &Snapshot) -> impl Iterator<Item = &Snapshot> {
         let parent = snapshot.parent.and_then(|id| self.get(id));
         std::iter::successors(parent, |it| it.parent.and_then(|id| self.get(id)))
     }
 
-    /// Returns the snapshot of a chain of layers that this one stands on, if its files are there.
+    /// Returns the nearest ancestor that is a mounted layer; its chain must be mounted for this
+    /// snapshot.
     pub fn chain_below(&self, snapshot: &Snapshot) -> Option<&Snapshot> {
         self.ancestors(snapshot).find(|it| it.layer.is_some())
     }
 
-    /// Returns whether a container, or an unpacking, needs the mount of this chain.
+    /// Returns whether an active snapshot or a view needs the mount of this chain.
     pub fn is_chain_used(&self, chain: Id) -> bool {
         let mut in_use = self.all().filter(|it| it.kind != Kind::Committed);
         in_use.any(|it| self.chain_below(it).is_some_and(|below| below.id == chain))
     }
 
-    /// Stores a snapshot: a new one, or another record of one that is there.
+    /// Stores a new snapshot or a new version of an existing record.
     pub fn put(&mut self, snapshot: Snapshot) -> Result<()> {
         if let Some(other) = self.find(&snapshot.name)
             && other.id != snapshot.id
@@ -221,7 +220,7 @@ mod tests {
                 ..up.clone()
             })
             .unwrap();
-        // What a process wrote when it was killed.
+        // Simulates a temporary file of a killed process.
         fs::write(dir.path().join(".tmpX"), "{").unwrap();
         let mut store = open().unwrap();
         assert_eq!(store.named("low").unwrap(), &low);

@@ -1,7 +1,7 @@
-//! Directory trees that containers have written: counted, and removed.
+//! Measures and deletes directory trees written by containers.
 //!
-//! Such a tree can be as deep as its writer likes, so nothing here recurses or builds long paths, and it can change while
-//! it is read, so every step goes by descriptors and follows no symbolic link.
+//! A container chooses the depth of its tree, so nothing here recurses or builds long paths. The
+//! tree can change while it is read, so every step uses descriptors and follows no symbolic links.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -16,12 +16,11 @@ use rustix::io::Errno;
 
 use crate::record::Usage;
 
-/// Directories deeper than this are not counted: each level takes a descriptor.
+/// Maximum depth that is counted: each level needs a descriptor.
 const MAX_DEPTH: usize = 256;
-/// Files with several names that are remembered; further ones are counted once for each name.
+/// Maximum number of hard-linked files to remember. Further files count once per name.
 const MAX_LINKED: usize = 1 << 20;
 
-/// Counts what a tree takes on disk.
 pub fn usage(dir: &Path) -> io::Result<Usage> {
     let root = open(CWD, dir)?;
     let (mut usage, mut linked) = (Usage::default(), HashSet::new());
@@ -51,7 +50,7 @@ pub fn usage(dir: &Path) -> io::Result<Usage> {
             continue;
         }
         let at = dir.fd()?;
-        // What has gone meanwhile takes nothing.
+        // A file deleted in the meantime takes no space.
         let stat = match rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => continue,
             stat => stat?,
@@ -67,8 +66,8 @@ pub fn usage(dir: &Path) -> io::Result<Usage> {
     Ok(usage)
 }
 
-/// Removes all that is in a directory. A directory inside is emptied by moving the directories in it up, so the tree is
-/// never deeper than two levels where work is done.
+/// Deletes everything in a directory. Subdirectories of an entry move up into `trash` first, so the
+/// work never goes deeper than two levels.
 pub fn empty(trash: &Path) -> io::Result<()> {
     let trash = open(CWD, trash)?;
     loop {
@@ -81,7 +80,7 @@ pub fn empty(trash: &Path) -> io::Result<()> {
             }
         }
         match failed {
-            // Nothing more can be removed.
+            // No entry could be removed in this round.
             Some(error) if !removed => return Err(error.into()),
             _ if !left => return Ok(()),
             _ => {}
@@ -89,14 +88,13 @@ pub fn empty(trash: &Path) -> io::Result<()> {
     }
 }
 
-/// Moves a directory into the trash.
 pub fn discard(dir: &Path, trash: &Path) -> io::Result<()> {
     let trash = open(CWD, trash)?;
     let name = CString::new(dir.as_os_str().as_bytes())?;
     move_in(CWD, &name, trash.as_fd()).map_err(Into::into)
 }
 
-/// Removes an entry of the trash, whose directories become entries of the trash themselves.
+/// Deletes an entry of the trash. Its subdirectories become entries of the trash themselves.
 fn remove(trash: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<()> {
     let dir = match open(trash, name) {
         Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -112,13 +110,13 @@ fn remove(trash: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<()> {
         }
     }
     match rustix::fs::unlinkat(trash, name, AtFlags::REMOVEDIR) {
-        // There are more names than were read: the caller comes again.
+        // Only a part of the names was read; the caller tries again.
         Err(Errno::NOTEMPTY) if !inside.is_empty() => Ok(()),
         done => done,
     }
 }
 
-/// Moves a directory into the trash, unless it is empty and can be removed.
+/// Removes an empty directory, or moves it into the trash.
 fn move_up(dir: BorrowedFd<'_>, name: &CString, trash: BorrowedFd<'_>) -> rustix::io::Result<()> {
     if rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR).is_ok() {
         return Ok(());
@@ -126,7 +124,7 @@ fn move_up(dir: BorrowedFd<'_>, name: &CString, trash: BorrowedFd<'_>) -> rustix
     move_in(dir, name, trash)
 }
 
-/// Moves a directory into the trash, under a name that is free there: an earlier process may have left some.
+/// Moves a directory into the trash, under a name that no earlier process has left there.
 fn move_in(dir: BorrowedFd<'_>, name: &CString, trash: BorrowedFd<'_>) -> rustix::io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -138,7 +136,7 @@ fn move_in(dir: BorrowedFd<'_>, name: &CString, trash: BorrowedFd<'_>) -> rustix
     }
 }
 
-/// Returns some of the names in a directory: all, or so many that they take little memory.
+/// Returns the names in a directory, at most `MOST`.
 fn names(dir: BorrowedFd<'_>) -> rustix::io::Result<Vec<CString>> {
     const MOST: usize = 4096;
     let mut names = Vec::new();
@@ -173,7 +171,6 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that the trees take.
     const MEMORY: u64 = 64 << 20;
 
     #[test]
@@ -203,7 +200,7 @@ mod tests {
         for number in 0..5000 {
             fs::write(at(&format!("trash/s1/wide/{number}")), "").unwrap();
         }
-        // Deeper than a path can say, and than a process can have files open.
+        // Deeper than PATH_MAX and than the limit on open files.
         let mut deep = open(CWD, at("trash/s1")).unwrap();
         for _ in 0..1200 {
             rustix::fs::mkdirat(&deep, "directory", Mode::RWXU).unwrap();

@@ -1,4 +1,4 @@
-//! Differences that show without reading contents.
+//! Differences in metadata.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use forerun_vfs::{FileType, Metadata, VolumeInfo};
 use super::entry::Entry;
 use super::{Change, DiffOptions, Side};
 
-/// The properties to compare: those that the options ask for and both sides can keep.
+/// The properties to compare: requested by the options and supported by both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
     pub modes: Modes,
@@ -15,17 +15,15 @@ pub struct Keeps {
     pub mtimes: bool,
     pub links: bool,
     pub xattrs: bool,
-    /// Whether both sides keep owners and permissions.
     pub owners_kept: bool,
-    /// Whether both sides keep times that can be compared.
+    /// Whether both sides store comparable times.
     pub times_kept: bool,
 }
 
-/// The part of the permissions that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modes {
     All,
-    /// Whether any user can execute a regular file.
+    /// Only whether any user can execute a regular file.
     Executable,
     None,
 }
@@ -39,7 +37,7 @@ impl Keeps {
         let sides = [volume(left), volume(right)];
         let all = |keeps: fn(&VolumeInfo) -> bool| sides.into_iter().flatten().all(keeps);
         let owners_kept = all(|volume| volume.has_owners);
-        // The times of a format without owners are coarser than those of others.
+        // Formats without owners also have coarser times.
         let times_kept = owners_kept && all(|volume| volume.has_times);
         let modes = match (options.ignore_mode, owners_kept) {
             (true, _) => Modes::None,
@@ -51,7 +49,7 @@ impl Keeps {
             owners: owners_kept && !options.ignore_owner,
             mtimes: times_kept && !options.ignore_mtime,
             links: !options.ignore_links,
-            // A format that has no owners has no attributes either.
+            // Formats without owners have no extended attributes either.
             xattrs: owners_kept && !options.ignore_xattrs,
             owners_kept,
             times_kept,
@@ -59,7 +57,7 @@ impl Keeps {
     }
 }
 
-/// Compares everything but contents and extended attributes.
+/// Compares everything except contents and extended attributes.
 pub fn entries(old: &Entry, new: &Entry, keeps: &Keeps, changes: &mut Vec<Change>) {
     let (left, right) = (&old.metadata, &new.metadata);
     if left.kind != right.kind {
@@ -110,7 +108,7 @@ impl Modes {
     fn differ(self, left: &Metadata, right: &Metadata) -> bool {
         let executable = |metadata: &Metadata| metadata.mode & 0o111 != 0;
         match (self, left.kind) {
-            // The system gives links a mode that nothing uses.
+            // The mode of symbolic links is meaningless.
             (Self::None, _) | (_, FileType::Symlink) => false,
             (Self::All, _) => left.mode != right.mode,
             (Self::Executable, FileType::Regular) => executable(left) != executable(right),
@@ -119,7 +117,8 @@ impl Modes {
     }
 }
 
-/// Compares two times. A side that shows no fraction of a second may be one that keeps none.
+/// Compares two times. A time without a fraction is compared in whole seconds, because its side may
+/// store no fractions.
 const fn mtimes_differ(left: &Metadata, right: &Metadata) -> bool {
     let (left, right) = (left.mtime, right.mtime);
     let both = left.nanoseconds != 0 && right.nanoseconds != 0;

@@ -1,4 +1,4 @@
-//! Contents, byte for byte: both sides read ahead, several pairs of files at a time.
+//! Compares contents byte for byte: several pairs of files at a time, with readahead on both sides.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,14 +18,14 @@ use super::{Change, Difference, Side, host, image};
 use crate::content::CHUNK;
 use crate::{ExportError, Progress};
 
-/// Two regular files of one length.
+/// Two regular files of the same length.
 #[derive(Clone, Copy)]
 pub struct Pair<'t> {
     pub old: &'t Entry,
     pub new: &'t Entry,
 }
 
-/// The differences that were found, in no order.
+/// The differences found, unordered.
 #[derive(Default)]
 pub struct Outcome {
     pub differences: Vec<Difference>,
@@ -33,7 +33,6 @@ pub struct Outcome {
     pub failures: (Vec<ExportError>, Vec<ExportError>),
 }
 
-/// Compares the contents of all pairs.
 pub fn compare(
     left: Side<'_>,
     right: Side<'_>,
@@ -41,14 +40,14 @@ pub fn compare(
     threads: usize,
     progress: &dyn Progress,
 ) -> Outcome {
-    // What is read of an image is in a list.
+    // The files to read are known in advance, so guessing readahead is disabled.
     let quiet = [left, right].map(|side| match side {
         Side::Image(reader) => Some(reader.without_guesses()),
         Side::Directory(_) => None,
     });
     let [left, right] = [(left, &quiet[0]), (right, &quiet[1])]
         .map(|(side, quiet)| quiet.as_ref().map_or(side, Side::Image));
-    // Several names of the same two files: read once, reported for the first.
+    // Compare hard-linked files once, and report the first name.
     let mut seen = HashSet::new();
     pairs.retain(|pair| seen.insert((pair.old.id, pair.new.id)));
     let bytes = pairs.iter().map(|pair| pair.old.metadata.size);
@@ -86,7 +85,7 @@ pub fn compare(
     all
 }
 
-/// Sorts the pairs in the order of the image: the left one, where there are two.
+/// Sorts the pairs by image offset: the left image's if both sides are images.
 fn sort(left: Side<'_>, right: Side<'_>, pairs: &mut [Pair<'_>]) {
     let order = |reader: &Reader, nodes: Vec<NodeId>| {
         let mut nodes = nodes;
@@ -126,7 +125,7 @@ struct CompareJob<'j> {
     progress: &'j dyn Progress,
 }
 
-/// Pairs are taken from both streams at once, so that these stay in step.
+/// A pair is taken from both bulk streams at once to keep them in step.
 struct Queue {
     next: usize,
     left: Option<Bulk>,
@@ -164,7 +163,6 @@ impl CompareJob<'_> {
         outcome
     }
 
-    /// Finds the first byte that differs.
     fn first_difference(&self, pair: &Pair<'_>) -> Result<Option<u64>, Unread> {
         let size = pair.old.metadata.size;
         let old = Source::open(self.left, pair.old).map_err(Unread::Left)?;
@@ -172,7 +170,7 @@ impl CompareJob<'_> {
         let mut buffers = (Vec::new(), Vec::new());
         let mut at = 0;
         while at < size {
-            // Where both have a hole there is nothing to read.
+            // Skip ranges that are holes on both sides.
             let data = old.next_data(at, size).map_err(Unread::Left)?;
             if data > at {
                 at = data.min(new.next_data(at, size).map_err(Unread::Right)?);
@@ -194,19 +192,17 @@ impl CompareJob<'_> {
     }
 }
 
-/// Which side could not be read.
+/// The side that could not be read.
 enum Unread {
     Left(ExportError),
     Right(ExportError),
 }
 
-/// An open file of one side.
 enum Source<'s> {
     Image(&'s Reader, &'s Entry),
     Host(File, &'s Entry),
 }
 
-/// Bytes of one side, as they come.
 enum Bytes<'b> {
     Image(Data),
     Host(&'b [u8]),
@@ -231,7 +227,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Finds the first offset from `at` on that is not in a hole; returns the size where there is none.
+    /// Returns the first offset at or after `at` that is not in a hole; `size` if there is none.
     fn next_data(&self, at: u64, size: u64) -> Result<u64, ExportError> {
         match self {
             Self::Image(reader, entry) => {
@@ -242,7 +238,7 @@ impl<'s> Source<'s> {
             Self::Host(file, entry) => match rustix::fs::seek(file, SeekFrom::Data(at)) {
                 Ok(next) => Ok(next.min(size)),
                 Err(Errno::NXIO) => Ok(size),
-                // Where holes cannot be told, all is data.
+                // The filesystem does not report holes; treat everything as data.
                 Err(Errno::INVAL) => Ok(at),
                 Err(error) => Err(host::host_error(&entry.path, error.into())),
             },

@@ -1,4 +1,4 @@
-//! A tree as it is compared.
+//! The list of entries of one side.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use forerun_vfs::{Metadata, NodeId};
 
 use super::DiffOptions;
 
-/// The identity of a file on its side.
+/// Identifies a file on its side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Id {
     Node(NodeId),
-    /// On the system: device and inode number.
+    /// Device and inode number on the host.
     Host(u64, u64),
 }
 
-/// A path and what is there.
+/// A path and its metadata.
 #[derive(Debug)]
 pub struct Entry {
     /// Without a leading slash; empty for the root.
@@ -24,11 +24,11 @@ pub struct Entry {
     pub id: Id,
     pub metadata: Metadata,
     pub target: Vec<u8>,
-    /// The first name of the same file, where there are several.
+    /// The first name of the same file, if it has several.
     pub first: Option<Arc<[u8]>>,
 }
 
-/// All entries of a side, in the order of the paths.
+/// All entries of a side, sorted by path.
 pub struct Tree {
     pub entries: Vec<Entry>,
 }
@@ -36,7 +36,7 @@ pub struct Tree {
 impl Tree {
     pub fn new(mut entries: Vec<Entry>) -> Self {
         entries.sort_by(|one, other| one.path.cmp(&other.path));
-        // A name that is there twice, which no sound image has: the first counts.
+        // A corrupt image can contain a name twice; keep the first.
         entries.dedup_by(|later, first| later.path == first.path);
         let mut names: HashMap<Id, Vec<usize>> = HashMap::new();
         for (at, entry) in entries.iter().enumerate() {
@@ -57,13 +57,12 @@ impl Tree {
     }
 }
 
-/// The treatment of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     Take,
-    /// It is not compared, but what is below it may be.
+    /// Do not compare it, but look at its entries.
     Pass,
-    /// Nor is anything below it.
+    /// Skip it and everything below it.
     Skip,
 }
 

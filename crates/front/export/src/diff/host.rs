@@ -1,4 +1,4 @@
-//! The side that is a directory of the system. No symbolic link below it is followed.
+//! The host directory as one side of a comparison. Symbolic links below it are not followed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use super::entry::{Choice, Entry, Id, choose};
 use crate::ExportError;
 use crate::select::join;
 
-/// Collects all entries to compare, in no order.
+/// Collects all entries to compare, unordered.
 pub fn entries(
     root: &Path,
     options: &DiffOptions,
@@ -26,7 +26,7 @@ pub fn entries(
         path: root.into(),
         source,
     };
-    // The path to it is the caller's own, and may be a link.
+    // Links in the path to the root are followed: the user gave that path.
     let metadata = fs::metadata(root).map_err(failed)?;
     fs::read_dir(root).map_err(failed)?;
     let mut entries = Vec::new();
@@ -130,7 +130,8 @@ fn kind(metadata: &fs::Metadata) -> FileType {
     }
 }
 
-/// Opens a regular file for reading; what has become a link or a fifo meanwhile is an error.
+/// Opens a regular file for reading. Fails if it has been replaced by a link or a fifo in the
+/// meantime.
 pub fn open(root: &Path, path: &[u8]) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = File::options();
@@ -143,7 +144,7 @@ pub fn xattrs(root: &Path, entry: &Entry) -> Result<Xattrs, ExportError> {
     let mut found = Xattrs::new();
     let mut read = || -> io::Result<()> {
         for name in xattr::list(&path)? {
-            // An attribute that went away meanwhile is none.
+            // Ignore attributes that have disappeared in the meantime.
             if let Some(value) = xattr::get(&path, &name)? {
                 found.insert(name.into_vec(), value);
             }
@@ -151,7 +152,7 @@ pub fn xattrs(root: &Path, entry: &Entry) -> Result<Xattrs, ExportError> {
         Ok(())
     };
     match read() {
-        // A filesystem without attributes has none.
+        // The filesystem does not support extended attributes.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Xattrs::new()),
         Err(error) => Err(host_error(&entry.path, error)),
         Ok(()) => Ok(found),

@@ -1,4 +1,4 @@
-//! The side that is an image.
+//! An image as one side of a comparison.
 
 use forerun_engine::Reader;
 use forerun_vfs::{Error, FileType, Held, Metadata, NodeId, WalkEntry};
@@ -9,14 +9,13 @@ use super::entry::{Choice, Entry, Id, choose};
 use crate::ExportError;
 use crate::select::hold_failure;
 
-/// Bytes that an entry takes besides its path, with all that is made of it: its place in the map of
-/// names, the pair, and the lists of files that are read.
+/// Memory per entry in addition to its path: map entries, the pair, and file lists.
 const ENTRY: usize = size_of::<Entry>() + 160;
 
-/// Collects all entries to compare, in no order.
+/// Collects all entries to compare, unordered.
 ///
 /// # Errors
-/// More than [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) allows.
+/// The entries exceed [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes).
 pub fn entries(
     reader: &Reader,
     options: &DiffOptions,
@@ -71,11 +70,10 @@ fn taken(reader: &Reader, entry: WalkEntry) -> Result<Entry, Error> {
     })
 }
 
-/// Returns the node of an entry of this side.
 pub const fn node(entry: &Entry) -> NodeId {
     match entry.id {
         Id::Node(node) => node,
-        // No node has this id; asking for it is an error and not another file.
+        // An invalid node, so that reading it is an error.
         Id::Host(..) => NodeId(u64::MAX),
     }
 }

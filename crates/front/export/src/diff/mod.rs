@@ -1,9 +1,9 @@
-//! The differences of two trees: two images, or an image and a directory.
+//! Compares two trees: two images, or an image and a directory.
 //!
-//! Everything is compared that both sides can keep; contents byte for byte, since equal sizes and
-//! times prove nothing. In three steps: both trees are walked; what is known without reading is
-//! compared; contents are read in the physical order of one side, on several threads, ahead of the
-//! comparison. Differences come in the order of their paths.
+//! Compares every property that both sides store. Contents are compared byte for byte, because
+//! equal sizes and times prove nothing. First both trees are walked, then metadata is compared, and
+//! finally contents are read in the physical order of one side, on several threads with readahead.
+//! Differences are reported in path order.
 
 mod compare;
 mod contents;
@@ -22,72 +22,66 @@ use forerun_vfs::{Device, FileType, Held, Limits, Timestamp};
 use crate::{ExportError, Progress};
 use entry::Tree;
 
-/// One of the two trees.
 #[derive(Clone, Copy, Debug)]
 pub enum Side<'a> {
     Image(&'a Reader),
-    /// A directory of the system.
+    /// A directory of the host.
     Directory(&'a Path),
 }
 
-/// The properties to compare.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
-    /// Times of modification do not matter.
     pub ignore_mtime: bool,
-    /// Nor owners and groups.
     pub ignore_owner: bool,
     pub ignore_mode: bool,
     pub ignore_xattrs: bool,
-    /// Nor which names are one file.
+    /// Ignore which names are hard links to the same file.
     pub ignore_links: bool,
-    /// Where there are any, only what one of these covers is compared.
+    /// Compare only matching paths; empty means all.
     pub include: Patterns,
-    /// Paths that one of these covers are not compared.
+    /// Do not compare matching paths.
     pub exclude: Patterns,
-    /// Threads that compare contents; 0 means one per CPU.
+    /// Number of threads that compare contents; 0 means one per CPU.
     pub threads: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where, without a leading slash; empty for the root.
+    /// Path without a leading slash; empty for the root.
     pub path: Vec<u8>,
-    /// The kind of difference.
     pub change: Change,
 }
 
-/// In what a path differs: left, then right.
+/// A difference, with the left and the right value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// It is on the right only.
+    /// Exists only on the right.
     Added(FileType),
-    /// It is on the left only.
+    /// Exists only on the left.
     Removed(FileType),
-    /// It is something else. Nothing further is compared then.
+    /// Type of the node. Nothing else is compared then.
     Kind(FileType, FileType),
-    /// Permission bits. Where one side keeps only whether a file can be executed, that is compared.
+    /// Permission bits; only executability if one side stores nothing more.
     Mode(u16, u16),
     Owner((u32, u32), (u32, u32)),
-    /// Time of modification; fractions of seconds only where both sides have some.
+    /// Modification time; fractions of seconds count only if both sides have them.
     Mtime(Timestamp, Timestamp),
     /// Length of a regular file. Contents are not compared then.
     Size(u64, u64),
-    /// The first byte of a regular file that differs.
+    /// Offset of the first different byte of a regular file.
     Content(u64),
-    /// Target of a symbolic link.
     Target(Vec<u8>, Vec<u8>),
     Device(Device, Device),
-    /// The first of the names, in the order of the paths, that are one file with this; nothing
-    /// where this is its only name.
+    /// The first of the file's hard-linked names in path order; `None` if the file has only one
+    /// name.
     Link(Option<Vec<u8>>, Option<Vec<u8>>),
-    /// An extended attribute, and its values where it is there.
+    /// Name of an extended attribute, and its value on each side that has it.
     Xattr(Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>),
 }
 
 impl Change {
-    /// Returns a short stable name of what differs.
+    /// Returns a short stable name of the kind of difference.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -106,7 +100,6 @@ impl Change {
         }
     }
 
-    /// Counts the bytes of the texts in it.
     fn bytes(&self) -> usize {
         let len = |text: &Option<Vec<u8>>| text.as_ref().map_or(0, Vec::len);
         match self {
@@ -126,28 +119,27 @@ impl Change {
     }
 }
 
-/// The amounts that were compared, and the failures.
 #[derive(Debug, Default)]
 pub struct DiffReport {
-    /// Paths that are on both sides.
     pub compared: u64,
-    /// Bytes of contents compared, holes on both sides included.
+    /// Bytes of contents compared, including holes on both sides.
     pub bytes: u64,
     pub differences: u64,
-    /// Whether a side keeps no owners, times and full permissions, so that these were left out.
+    /// Whether owners, times and full permissions were not compared because a side does not store
+    /// them.
     pub without_owners: bool,
-    /// Whether a side keeps no times that can be compared, so that these were left out.
+    /// Whether times were not compared because a side has no comparable times.
     pub without_times: bool,
-    /// Entries that could not be read, of the left and of the right, and were not compared.
+    /// Entries on the left and on the right that could not be read.
     pub failures: (Vec<ExportError>, Vec<ExportError>),
 }
 
-/// Compares two trees and reports each difference.
+/// Compares two trees and calls `report` for each difference.
 ///
 /// # Errors
-/// A directory that cannot be opened; entries and differences that take more memory than
-/// [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) of one of the images allows. The report has the
-/// entries further down that cannot be read.
+/// A root cannot be opened, or entries and differences exceed the memory limit
+/// [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes). Errors below the roots are in the
+/// report.
 pub fn diff(
     left: Side<'_>,
     right: Side<'_>,
@@ -199,14 +191,15 @@ pub fn diff(
     found.extend(outcome.differences);
     done.failures.0.extend(outcome.failures.0);
     done.failures.1.extend(outcome.failures.1);
-    // Stable: what differs in several ways tells them in the order in which they are compared.
+    // A stable sort keeps a path's differences in the order of comparison.
     found.sort_by(|one, other| one.path.cmp(&other.path));
     done.differences = u64_from(found.len());
     found.into_iter().for_each(report);
     Ok(done)
 }
 
-/// Creates one count for both trees and for the differences: as much as either image may take.
+/// Creates the memory budget shared by both trees and the differences: the smaller limit of the two
+/// images.
 fn held(left: Side<'_>, right: Side<'_>) -> Held {
     let mut limits = Limits::default();
     let images = [left, right].map(|side| match side {
@@ -254,7 +247,7 @@ fn xattrs(
     }
 }
 
-/// Both trees in the order of the paths.
+/// Merges both trees in path order.
 struct Merge<'t> {
     left: std::iter::Peekable<std::slice::Iter<'t, entry::Entry>>,
     right: std::iter::Peekable<std::slice::Iter<'t, entry::Entry>>,

@@ -1,8 +1,8 @@
-//! Sets the attributes of a node once it is there, with as few calls as possible.
+//! Sets the attributes of created nodes with as few system calls as possible.
 //!
-//! A new node already has an owner and a mode: the system's defaults, which one probe finds. Only what
-//! differs from them is set. The owner comes first, since changing it clears special bits and
-//! capabilities; the time comes last.
+//! A new node gets an owner and a mode from the system; a probe finds these defaults, and only
+//! differences are set. The owner is set first, because that clears special bits and capabilities.
+//! The time is set last.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -12,7 +12,6 @@ use rustix::io::Errno;
 
 use super::Loss;
 
-/// The attributes that a node is to have.
 pub struct Attributes {
     pub mode: u16,
     pub owner: Option<(u32, u32)>,
@@ -20,43 +19,44 @@ pub struct Attributes {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Returns whether an extended attribute may give rights that the author of an image must not hand out:
-/// `security.capability` makes a program privileged, `security.selinux` and the like label it, and
-/// `trusted.` is what the system itself notes.
+/// Returns whether an extended attribute can grant rights: `security.capability` makes a program
+/// privileged, `security.selinux` and others label it, and `trusted.` belongs to the system. The
+/// author of an image must not control these.
 pub fn is_privileged(name: &[u8]) -> bool {
     name.starts_with(b"security.") || name.starts_with(b"trusted.")
 }
 
-/// A callback for each attribute that could not be set.
+/// Called for each attribute that could not be set.
 pub type Lost<'l> = dyn FnMut(Loss, Errno) + 'l;
 
-/// The mode of a node that is still being filled: only its owner has access.
+/// Mode of a node until its attributes are set: only its owner has access.
 const PRIVATE: u16 = 0o600;
 
-/// Changes the owner of an open node through libc, where fakeroot and pseudo see it; rustix asks the kernel.
+/// Changes an open node's owner through libc, so that fakeroot and pseudo see it; rustix calls the
+/// kernel directly.
 fn change_owner(fd: impl AsFd, uid: Uid, gid: Gid) -> Result<(), Errno> {
     let changed = std::os::unix::fs::fchown(fd, Some(uid.as_raw()), Some(gid.as_raw()));
     changed.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Changes the mode of an open node through libc, for the same reason.
+/// Changes an open node's mode through libc, also for fakeroot and pseudo.
 fn change_mode(fd: impl AsFd, bits: u16) -> Result<(), Errno> {
     let mode = nix::sys::stat::Mode::from_bits_truncate(bits.into());
     let changed = nix::sys::stat::fchmod(fd.as_fd(), mode);
     changed.map_err(|error| Errno::from_io_error(&error.into()).unwrap_or(Errno::IO))
 }
 
-/// The attributes that the system gives to new nodes in the target.
+/// The attributes that new nodes in the target get by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     owner: (u32, u32),
-    /// Permission bits that it lets through.
+    /// The permission bits that the umask lets through.
     bits: u16,
 }
 
 impl Defaults {
-    /// Finds out with a file without a name. Nothing where the filesystem has no such files: all
-    /// attributes are set then.
+    /// Determines the defaults with an O_TMPFILE file. Returns `None` if the filesystem does not
+    /// support that; then all attributes are set.
     pub fn probe(dir: &OwnedFd) -> Option<Self> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir, ".", flags, Mode::from_bits_truncate(0o777)).ok()?;
@@ -67,7 +67,6 @@ impl Defaults {
         })
     }
 
-    /// Returns the permission bits that survive the caller's umask.
     pub const fn bits(self) -> u16 {
         self.bits
     }
@@ -78,7 +77,7 @@ impl Defaults {
 }
 
 impl Attributes {
-    /// Returns the mode to make a file with, and whether it must be set again at the end.
+    /// Returns the mode for creating the file, and whether the mode must be set again at the end.
     pub fn first_mode(&self, defaults: Option<Defaults>) -> (Mode, bool) {
         let Some(defaults) = defaults else {
             return (mode(PRIVATE), true);
@@ -97,7 +96,6 @@ impl Attributes {
         Some((Uid::from_raw(uid), Gid::from_raw(gid)))
     }
 
-    /// Sets everything on an open node that was made with [`first_mode`](Self::first_mode).
     pub fn set(
         &self,
         fd: impl AsFd,
@@ -110,7 +108,7 @@ impl Attributes {
             && let Err(error) = change_owner(&fd, uid, gid)
         {
             lost(Loss::Owner, error);
-            // Of another owner's rights nothing may be left to this one.
+            // The owner could not be set, and another owner must not get the set-ID bits.
             bits &= 0o1777;
         }
         for (name, value) in &self.xattrs {
@@ -124,8 +122,8 @@ impl Attributes {
         set.unwrap_or_else(|error| lost(Loss::Time, error));
     }
 
-    /// Sets the attributes by name, for what must not be opened: links, devices, fifos, sockets. The name
-    /// was just made, exclusively, and no link is followed.
+    /// Sets the attributes by name, for nodes that must not be opened: links, devices, fifos,
+    /// sockets. The name was just created exclusively, and links are not followed.
     pub fn set_at(
         &self,
         dir: &OwnedFd,
@@ -143,8 +141,8 @@ impl Attributes {
             }
         }
         if !self.xattrs.is_empty() {
-            // There is no call for names in a directory; through its descriptor there is a path, of
-            // which the last name is not followed.
+            // There is no lsetxattrat(2). The path leads through the directory's descriptor, and
+            // its last component is not followed.
             let fd = format!("/proc/self/fd/{}/", dir.as_raw_fd());
             let path = [fd.as_bytes(), name].concat();
             for (key, value) in &self.xattrs {
@@ -164,14 +162,13 @@ impl Attributes {
         self.set_time_at(dir, name, lost);
     }
 
-    /// Sets only the time, by name.
     pub fn set_time_at(&self, dir: &OwnedFd, name: &[u8], lost: &mut Lost<'_>) {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let set = rustix::fs::utimensat(dir, name, &self.times(), flags);
         set.unwrap_or_else(|error| lost(Loss::Time, error));
     }
 
-    /// Returns the times to set: only the modification time, while the access time stays.
+    /// Returns the times to set: the modification time; the access time is unchanged.
     fn times(&self) -> Timestamps {
         Timestamps {
             last_access: Timespec {
@@ -186,7 +183,7 @@ impl Attributes {
     }
 }
 
-/// Changes the mode of what has that name, unless it is a link: the plain call would follow it.
+/// Changes the mode of a name unless it is a link, which fchmodat(2) would follow.
 pub fn chmod_exactly(dir: &OwnedFd, name: &[u8], mode: Mode) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = rustix::fs::openat(dir, name, flags, Mode::empty())?;

@@ -1,7 +1,7 @@
-//! Names that differ only in case.
+//! Finds names that differ only in case.
 //!
-//! Where the target takes them for one name, the second would replace the first or fail; which one
-//! is left then would be chance. So they are found before anything is made.
+//! On a case-insensitive target the second name would replace the first or fail, in an order that
+//! depends on timing. So collisions are found before anything is created.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -12,17 +12,16 @@ use rustix::io::Errno;
 
 use super::plan::Plan;
 
-/// A name, and the one before it that it collides with; both as directory index and name.
+/// A name and the earlier name that it collides with.
 pub struct Collision {
     pub dir: usize,
     pub path: Vec<u8>,
     pub other: Vec<u8>,
-    /// As the plan names it.
     pub name: Vec<u8>,
 }
 
-/// Returns whether names in `dir` that differ only in case are one: makes a file, looks for its other case, and removes
-/// it. No table of filesystems knows what is behind FUSE or a network.
+/// Returns whether `dir` is case-insensitive: creates a file, looks it up in lower case, and
+/// deletes it. The filesystem type would not tell, for instance behind FUSE or a network.
 pub fn folds_case(dir: &OwnedFd) -> bool {
     let pid = std::process::id();
     for attempt in 0..16 {
@@ -31,7 +30,7 @@ pub fn folds_case(dir: &OwnedFd) -> bool {
         match rustix::fs::openat(dir, &*name, flags, Mode::RUSR) {
             Ok(_) => {}
             Err(Errno::EXIST) => continue,
-            // Nothing can be made here, so nothing will collide.
+            // Nothing can be created here, so nothing can collide.
             Err(_) => return false,
         }
         let found = rustix::fs::statat(dir, name.to_lowercase(), AtFlags::SYMLINK_NOFOLLOW);
@@ -41,9 +40,9 @@ pub fn folds_case(dir: &OwnedFd) -> bool {
     false
 }
 
-/// Finds all names of the plan that collide with an earlier one of their directory.
 pub fn find(plan: &Plan<'_>) -> Vec<Collision> {
-    // Names are held only where a hash occurs twice: there may be millions, and hardly ever a collision.
+    // Store names only for hashes that occur twice: there may be millions of names and almost never
+    // a collision.
     let state = RandomState::new();
     let (mut hashes, mut repeated) = (HashSet::new(), HashSet::new());
     for (dir, name, _) in plan.names() {
@@ -79,7 +78,8 @@ pub fn find(plan: &Plan<'_>) -> Vec<Collision> {
     found
 }
 
-/// Returns a name without its case. Bytes that are no text are equal only to themselves, or nearly so: an excess of caution.
+/// Returns a name in lower case. All bytes that are not UTF-8 become the same character, so such
+/// names may collide falsely.
 fn folded(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_lowercase()
 }

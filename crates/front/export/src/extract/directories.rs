@@ -1,9 +1,9 @@
-//! The directories of an extraction, held open.
+//! The directories of an extraction and their open descriptors.
 //!
-//! Only the target is found by a path, which is the caller's own. Every other directory is opened by
-//! one name in the one it is in, and a link there is not followed. So a caller with a descriptor from
-//! here is beneath the target, and may use it with a single name without further checks. Descriptors
-//! are many but not without bound; one that was closed is opened again the same way.
+//! Only the target is opened by a path, which the user gave. Every other directory is opened by
+//! name relative to its parent, without following links. A descriptor from here is therefore
+//! beneath the target, and the caller can use it with a single name without further checks. The
+//! number of open descriptors is bounded; closed directories are reopened the same way.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,20 +20,18 @@ use super::ExtractOptions;
 use super::attributes::{chmod_exactly, mode};
 use super::plan::Dir;
 
-/// The fate of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It was not there.
     Made,
     Found,
-    /// It could not be made; nothing can be made in it.
+    /// Could not be created, so its entries cannot be created either.
     Failed,
 }
 
 /// Directories by their index in the plan.
 pub struct Directories {
     force: bool,
-    /// Directories that are there and closed to their owner are opened to it.
+    /// Whether existing directories without permissions for their owner are made accessible.
     opens: bool,
     parents: Vec<(usize, Vec<u8>)>,
     states: Vec<State>,
@@ -44,7 +42,7 @@ pub struct Directories {
 struct Open {
     most: usize,
     by_index: HashMap<usize, Arc<OwnedFd>>,
-    /// In the order of opening: the oldest is closed first.
+    /// Open directories in the order of opening; the oldest is closed first.
     order: VecDeque<usize>,
 }
 
@@ -52,12 +50,12 @@ const DIR: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// More would not pay: entries of one directory come close together.
+/// Maximum open directories. More would not help, because entries of a directory come together.
 const MOST_OPEN: usize = 256;
 
 impl Directories {
-    /// Opens the target, making it and its parents where they are missing. The path to it is the
-    /// caller's own and may contain symbolic links. With [`ExtractOptions::is_new`] the caller has just made it.
+    /// Opens the target; creates it and its parents if needed. The path is the user's and may
+    /// contain symbolic links. With [`ExtractOptions::is_new`] the caller has just created it.
     pub fn open(target: &Path, dirs: &[Dir<'_>], options: &ExtractOptions) -> io::Result<Self> {
         let was_there = !options.is_new && target.try_exists().unwrap_or(true);
         std::fs::create_dir_all(target)?;
@@ -87,7 +85,7 @@ impl Directories {
         &self.root
     }
 
-    /// Makes the next directory of the plan, or accepts the one that is there.
+    /// Creates the plan's next directory, or accepts an existing one.
     pub fn make(&mut self, mode: Mode) -> io::Result<State> {
         let index = self.states.len();
         let made = self.make_one(index, mode);
@@ -96,14 +94,13 @@ impl Directories {
         made
     }
 
-    /// Returns the fate of a directory.
     pub fn state(&self, index: usize) -> State {
         self.states.get(index).copied().unwrap_or(State::Failed)
     }
 
-    /// Returns a directory; opens it, and directories above it, where they are not open.
+    /// Opens the directory, and its parents if needed.
     pub fn get(&self, index: usize) -> io::Result<Arc<OwnedFd>> {
-        // Up to one that is open, and down again.
+        // Go up to an open directory, then open downwards from it.
         let mut closed = Vec::new();
         let mut at = index;
         let mut dir = loop {
@@ -128,8 +125,8 @@ impl Directories {
         Ok(dir)
     }
 
-    /// Runs what makes `name` in `dir`; where something of that name is there already, that is an
-    /// error, or when forced it is unlinked first.
+    /// Runs `make`, which creates `name` in `dir`. An existing name is an error, or with `force` is
+    /// unlinked first.
     pub fn exclusively<T>(
         &self,
         dir: &OwnedFd,
@@ -167,7 +164,8 @@ impl Directories {
                 self.keep(index, &Arc::new(opened));
                 return Ok(State::Made);
             }
-            // The name is taken by something else: that says more than what opening it gives.
+            // Report that the name exists and is not a directory, instead of the error from opening
+            // it.
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST.into()),
             opened => opened?,
         };
@@ -198,8 +196,8 @@ impl Directories {
     }
 }
 
-/// Lets the caller into a directory of its own that was finished with a narrower mode, as 0555. The end of
-/// the extraction sets the mode of the image again.
+/// Makes an own directory writable that an earlier run finished with a narrower mode, such as 0555.
+/// The image's mode is set again at the end.
 fn open_to_owner(dir: &OwnedFd, name: &[u8]) {
     let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
         return;
@@ -209,7 +207,7 @@ fn open_to_owner(dir: &OwnedFd, name: &[u8]) {
         && bits & 0o700 != 0o700
         && stat.st_uid == rustix::process::geteuid().as_raw();
     if is_closed && let Ok(bits) = u16::try_from(bits | 0o700) {
-        // Where this fails, making the entries fails and says so.
+        // If this fails, creating the entries reports an error.
         let _ = chmod_exactly(dir, name, mode(bits));
     }
 }

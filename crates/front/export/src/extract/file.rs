@@ -1,4 +1,4 @@
-//! The regular files of an extraction, written by several threads.
+//! Writes regular files on several threads.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,6 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CLOEXEC);
 
 impl ExtractJob<'_> {
-    /// Writes the files in physical order.
     pub(super) fn files(&self, items: &[Item<'_>], report: &mut ExtractReport) {
         let nodes: Vec<NodeId> = items.iter().map(|item| item.entry.node).collect();
         let threads = match self.options.threads {
@@ -41,7 +40,7 @@ impl ExtractJob<'_> {
         std::thread::scope(|scope| {
             let sync_ahead = || self.disk_ahead.follow(|| self.sync());
             let syncing = self.options.sync.then(|| scope.spawn(sync_ahead));
-            // Also after a panic, or the thread would wait for ever.
+            // A guard, so that the syncing thread ends after a panic too.
             let writing = self.disk_ahead.writing();
             let work = || self.work(&bulk, &runs);
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
@@ -75,7 +74,7 @@ impl ExtractJob<'_> {
                 }
                 let made = match &dir {
                     Ok(dir) => self.file(item, (bulk, taken), dir, &mut report),
-                    // Each file reports the error.
+                    // Retry for each file, so that each reports the error.
                     Err(_) => self
                         .directory_of(item)
                         .and_then(|dir| self.file(item, (bulk, taken), &dir, &mut report)),
@@ -94,7 +93,8 @@ impl ExtractJob<'_> {
         report
     }
 
-    /// Makes a file. Returns whether it is whole: a file that the end of the work cut short is removed.
+    /// Creates a file. Returns whether it is complete; if the extraction is stopped, the incomplete
+    /// file is deleted.
     fn file(
         &self,
         item: &Item<'_>,
@@ -120,7 +120,7 @@ impl ExtractJob<'_> {
             copied => copied,
         };
         if !matches!(copied, Ok(true)) {
-            // Half a file under its full name would be taken for the whole.
+            // An incomplete file under its final name would look complete.
             let _it_may_be_gone = rustix::fs::unlinkat(dir, item.name, AtFlags::empty());
             return copied;
         }
@@ -132,8 +132,8 @@ impl ExtractJob<'_> {
         Ok(true)
     }
 
-    /// Writes what can be read of a damaged file, and notes what cannot. A file of which nothing can be read is
-    /// not made.
+    /// Writes the readable data of a damaged file and records the rest as lost. Does not create a
+    /// file with no readable data.
     fn salvage(
         &self,
         item: &Item<'_>,
@@ -172,8 +172,7 @@ impl ExtractJob<'_> {
         }
     }
 
-    /// Writes the data between the holes. Returns whether all of it is written; the end of the work cuts it
-    /// short.
+    /// Copies a file's data, leaving holes. Returns false if the extraction was stopped.
     fn copy(
         &self,
         item: &Item<'_>,
@@ -227,11 +226,9 @@ impl ExtractJob<'_> {
     }
 }
 
-/// Why a copy ended.
 enum Stopped {
     Read(forerun_vfs::Error),
     Write(io::Error),
-    /// Nothing more is to be written.
     Early,
 }
 

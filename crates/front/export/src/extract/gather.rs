@@ -1,7 +1,7 @@
-//! Pieces of a file that follow each other, written with one call.
+//! Combines consecutive ranges of a file into one write.
 //!
-//! Blocks of an image end anywhere in a page of the output. Written one by one, each costs a call, and
-//! the page it ends in is looked up, locked and marked twice.
+//! Blocks of an image end anywhere in an output page. Writing each with its own call would look up,
+//! lock and mark the page at the boundary twice.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -12,13 +12,12 @@ use rustix::io::{Errno, pwritev};
 
 use crate::content::CHUNK;
 
-/// Pieces held at the most: far fewer than a call takes.
+/// Maximum number of ranges per write, well below the limit of the system call.
 const PIECES: usize = 64;
 
-/// Pieces that will be written next, in one call.
 pub struct Gather<'f> {
     file: &'f File,
-    /// Where the first piece goes.
+    /// File offset of the first range.
     start: u64,
     bytes: u64,
     pieces: Vec<Data>,
@@ -34,11 +33,8 @@ impl<'f> Gather<'f> {
         }
     }
 
-    /// Adds the piece that goes to `at`. Writes what was there before where the piece does not follow
-    /// it, or there is enough of it.
-    ///
-    /// # Errors
-    /// The errors of the write.
+    /// Adds data for offset `at`. First writes the pending data if `at` does not continue it or
+    /// there is enough.
     pub fn add(&mut self, at: u64, piece: Data) -> io::Result<()> {
         let follows = at == self.start + self.bytes;
         if !follows || self.bytes >= CHUNK || self.pieces.len() >= PIECES {
@@ -52,10 +48,6 @@ impl<'f> Gather<'f> {
         Ok(())
     }
 
-    /// Writes what is left.
-    ///
-    /// # Errors
-    /// The errors of the write.
     pub fn write(&mut self) -> io::Result<()> {
         let slices = self.pieces.iter().map(|piece| IoSlice::new(piece));
         let at = write_all(slices.collect(), self.start, |slices, at| {
@@ -67,14 +59,14 @@ impl<'f> Gather<'f> {
     }
 }
 
-/// Writes all of the slices, in as many calls as it takes. Returns where they end.
+/// Writes all slices in as many calls as needed. Returns the end offset.
 fn write_all(
     mut slices: Vec<IoSlice<'_>>,
     mut at: u64,
     mut write: impl FnMut(&[IoSlice<'_>], u64) -> Result<usize, Errno>,
 ) -> io::Result<u64> {
     let mut left = &mut slices[..];
-    // Slices without a byte: a write of them alone would give none, as a full disk might.
+    // Skip empty slices: a write of empty slices would return 0, which means a full disk here.
     IoSlice::advance_slices(&mut left, 0);
     while !left.is_empty() {
         match write(left, at) {
@@ -94,7 +86,7 @@ fn write_all(
 mod tests {
     use super::*;
 
-    /// Takes at most `most` bytes a call, and every third call is interrupted.
+    /// A write that accepts at most `most` bytes per call, with every third call interrupted.
     fn written(pieces: &[&[u8]], most: usize) -> io::Result<Vec<u8>> {
         let (mut out, mut calls) = (vec![0; 3], 0);
         let slices = pieces.iter().map(|piece| IoSlice::new(piece)).collect();

@@ -1,9 +1,9 @@
-//! Further names of files, given only to inodes that this run made.
+//! Creates hard links, only to inodes that this run created.
 //!
-//! A name says too little: a file of the user may stand where the first name should have been made,
-//! and another user who can write to the directory may put something else there meanwhile. The run
-//! therefore notes the inode of each file that gets further names when it makes the file, and links
-//! only a descriptor that shows the same inode. A finished file of an earlier run counts as made.
+//! A name is not enough: the first name may be an existing file of the user, or another user with
+//! write access to the directory may have replaced it. So the run records the inode of each file
+//! with several names when it creates the file, and links only through a descriptor of that inode.
+//! Files finished by an earlier run count as created.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -19,17 +19,16 @@ use super::present::Present;
 use super::{ExtractJob, ExtractReport, Loss, entry_error};
 use crate::ExportError;
 
-/// Device and inode number.
 type Identity = (u64, u64);
 
-/// The inodes that this run made and that get further names.
+/// The inodes of created files that get hard links.
 pub struct Made {
     wanted: HashSet<NodeId>,
     inodes: Mutex<HashMap<NodeId, Identity>>,
 }
 
 impl Made {
-    /// Creates it for the further names of a plan: only the inodes of their files are noted.
+    /// Creates an empty record that accepts only files in `links`.
     pub fn of_links(links: &[(Item<'_>, Item<'_>)]) -> Self {
         Self {
             wanted: links.iter().map(|(first, _)| first.entry.node).collect(),
@@ -37,7 +36,6 @@ impl Made {
         }
     }
 
-    /// Notes a file by the descriptor that made it.
     pub fn note(&self, node: NodeId, file: impl AsFd) {
         if self.wanted.contains(&node)
             && let Ok(stat) = rustix::fs::fstat(file)
@@ -46,8 +44,8 @@ impl Made {
         }
     }
 
-    /// Notes what was just made exclusively under a name: making a link or a special file gives no
-    /// descriptor.
+    /// Records a node that was just created exclusively under a name, for links and special files,
+    /// which have no descriptor.
     pub fn note_name(&self, item: &Item<'_>, dir: &OwnedFd) {
         if self.wanted.contains(&item.entry.node)
             && let Ok(stat) = rustix::fs::statat(dir, item.name, AtFlags::SYMLINK_NOFOLLOW)
@@ -61,7 +59,6 @@ impl Made {
         inodes.insert(node, identity);
     }
 
-    /// Returns the inode that this run made for a file.
     fn get(&self, node: NodeId) -> Option<Identity> {
         let inodes = self.inodes.lock().unpoisoned();
         inodes.get(&node).copied()
@@ -72,10 +69,9 @@ const fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Links an open file under one more name.
 fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match rustix::fs::linkat(file, "", dir, name, AtFlags::EMPTY_PATH) {
-        // Kernels before 6.10 let only root link an open file directly; /proc is the other way.
+        // Before Linux 6.10, only root can link by descriptor; others link through /proc.
         Err(Errno::NOENT) => {
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             rustix::fs::linkat(CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)
@@ -84,8 +80,9 @@ fn link_open(file: &OwnedFd, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Returns whether the system can link this file to no further name: FAT and exFAT have no hard links, others have
-/// a maximum, or none between directories of different quotas.
+/// Returns whether the error means that a copy is needed: the filesystem has no hard links (FAT,
+/// exFAT), the file has the maximum number, or the directories are on different filesystems or
+/// quotas.
 fn makes_no_link(error: &std::io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
@@ -101,7 +98,7 @@ fn makes_no_link(error: &std::io::Error) -> bool {
 }
 
 impl ExtractJob<'_> {
-    /// Makes the further names of files. Where the filesystem makes no hard link, the name gets a copy.
+    /// Creates the hard links. Creates a copy if the filesystem does not support the link.
     pub(super) fn links(&self, links: &[(Item<'_>, Item<'_>)], report: &mut ExtractReport) {
         let mut copies = Vec::new();
         for (first, item) in links {
@@ -127,7 +124,6 @@ impl ExtractJob<'_> {
         }
     }
 
-    /// Links a file that this run made under one more name.
     fn link(
         &self,
         first: &Item<'_>,
@@ -158,7 +154,7 @@ impl ExtractJob<'_> {
                 Present::Finished | Present::Unfinished
             )
         {
-            // The name shows a file that was made anew under its first name.
+            // The existing name is a link to the file's old inode.
             let _ = rustix::fs::unlinkat(&dir, item.name, AtFlags::empty());
         }
         let make = || link_open(&file, &dir, item.name);
@@ -169,7 +165,7 @@ impl ExtractJob<'_> {
         Ok(())
     }
 
-    /// Returns whether a further name shows the inode of the first one already.
+    /// Returns whether a name is already a link to the first name's inode.
     fn is_linked(&self, first: &Item<'_>, item: &Item<'_>) -> bool {
         let found =
             self.directories.get(item.dir).ok().and_then(|dir| {
@@ -179,7 +175,7 @@ impl ExtractJob<'_> {
         made.is_some() && made == found.map(|stat| identity(&stat))
     }
 
-    /// Opens the first name of a file, where it still shows the inode that this run made.
+    /// Opens the first name of a file, if it is still the inode that this run created.
     fn open_made(&self, first: &Item<'_>, item: &Item<'_>) -> Result<OwnedFd, ExportError> {
         let wrong = |reason| ExportError::Link {
             path: item.entry.name().to_vec(),

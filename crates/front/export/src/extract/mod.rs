@@ -1,11 +1,11 @@
-//! Files to disk: in parallel, in the order of the image, and never outside of the target.
+//! Extracts files to disk: in parallel, in image order, and never outside the target.
 //!
-//! In four steps: directories, links and special files in the order of the walk; regular files in
-//! physical order on several threads, which take runs of one directory; further names of files; modes and times of directories, deepest
-//! first, so that a read-only directory can still be filled.
+//! Directories, links and special files are created first, in walk order. Then several threads
+//! write regular files in physical order, in runs of one directory. Hard links follow. Modes and
+//! times of directories are set last, deepest first, so that read-only directories can be filled.
 //!
-//! The main cost is making many small files, so an ordinary one takes four calls: open, write, set the
-//! time, close.
+//! Creating many small files is the main cost, so an ordinary file takes four calls: open, write,
+//! set the time, close.
 
 mod attributes;
 mod collisions;
@@ -42,70 +42,65 @@ use links::Made;
 use plan::{Item, Plan};
 pub use report::{ExtractReport, Failure, Loss, Shortfall};
 
-/// How an extraction is done.
 #[derive(Clone, Debug, Default)]
 pub struct ExtractOptions {
-    /// Replace what is there already. It is unlinked first, never written through. Directories are
-    /// kept and filled.
+    /// Replace existing files: unlink them first, never write through them. Existing directories
+    /// are kept and filled.
     pub force: bool,
-    /// Leave alone what an earlier run has finished, and make anew what it has left unfinished.
+    /// Skip entries that an earlier run finished; recreate those it left unfinished.
     pub skip_existing: bool,
-    /// Make device nodes; needs root. Fifos and sockets are always made.
+    /// Create device nodes, which needs root. Fifos and sockets are always created.
     pub devices: bool,
-    /// Keep setuid, setgid and sticky bits.
     pub special_bits: bool,
-    /// Whose the files are.
     pub owners: Owners,
-    /// Give permissions as the system gives them to new files (less the caller's umask), not
-    /// exactly those of the image.
+    /// Apply the umask to permissions.
     pub umask: bool,
-    /// Give regular files permissions as the system gives them to new files, without set-id and sticky bits:
-    /// as `unsquashfs` does it for users without root.
+    /// Apply the umask to regular files and drop their set-ID and sticky bits, as `unsquashfs` does
+    /// without root.
     pub umask_of_files: bool,
-    /// Give the target the attributes of the image's root although it was there already.
+    /// Set the root's attributes even on an existing target directory.
     pub root_attributes: bool,
-    /// The map of user ids.
     pub uids: IdMap,
-    /// The map of group ids.
     pub gids: IdMap,
-    /// Leave extended attributes out.
     pub no_xattrs: bool,
-    /// Keep extended attributes of `security.` (file capabilities and labels) and of `trusted.`
-    /// (overlay whiteouts and origins); setting them needs root.
+    /// Keep extended attributes in `security.` (file capabilities, labels) and `trusted.` (overlay
+    /// whiteouts and origins); setting them needs root.
     pub privileged_xattrs: bool,
-    /// Report names that differ only in case even where the target tells them apart. Where it does
-    /// not, only the first of them is made.
+    /// Report names that differ only in case even on a case-sensitive target. On a case-insensitive
+    /// target only the first is created.
     pub case_collisions: bool,
-    /// The caller has made the target directory for this extraction.
+    /// The caller created the target directory for this extraction.
     pub is_new: bool,
-    /// Threads that write files; 0 means one per CPU.
+    /// Number of threads that write files; 0 means one per CPU.
     pub threads: usize,
-    /// Have all of it on disk at the end, unless that comes early. Writing begins while files are made, so that it
-    /// takes less time than syncfs(2) afterwards. What the filesystem has of other programs is written too.
+    /// Sync the target filesystem, unless the extraction ends early. Starts during the extraction,
+    /// which takes less time than one syncfs(2) at the end. Also syncs other programs' data on the
+    /// filesystem.
     pub sync: bool,
-    /// Keep what can be read of damaged files, with zeros for what cannot, and report the outcome of each file.
+    /// Keep the readable data of damaged files, with zeros for the rest, and report the outcome of
+    /// each file.
     pub salvage: bool,
-    /// Ends the extraction once the caller sets it: no half file is left, and the report counts what is
-    /// missing.
+    /// Set by the caller to stop the extraction. No incomplete file stays, and the report counts
+    /// what is missing.
     pub stop: Arc<AtomicBool>,
 }
 
-/// The owners that files get, where the format has owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owners {
-    /// The owners of the image as root; else the caller's, which the report tells.
+    /// The image's owners when running as root; otherwise the caller, and the report counts the
+    /// differences.
     #[default]
     AsRoot,
-    /// The owners of the image; where that fails, the report tells.
+    /// The image's owners; failures are in the report.
     Image,
     Caller,
 }
 
-/// Extracts what is selected below `dir`, which is made if it is missing.
+/// Extracts the selection into `dir`, creating it if needed.
 ///
 /// # Errors
-/// Only what prevents the whole: a selected path that is not there, a target that cannot be opened,
-/// [`Limits::total_bytes`](forerun_vfs::Limits::total_bytes) below what would be written. All else is
+/// Only errors that affect everything: a selected path does not exist, the target cannot be opened,
+/// or the files exceed [`Limits::total_bytes`](forerun_vfs::Limits::total_bytes). Other errors are
 /// in the report.
 pub fn extract(
     reader: &Reader,
@@ -163,19 +158,17 @@ struct ExtractJob<'j> {
     reader: &'j Reader,
     options: &'j ExtractOptions,
     progress: &'j dyn Progress,
-    /// The attributes that the target filesystem gives new files by itself.
+    /// The attributes that new files in the target get by default.
     defaults: Option<Defaults>,
     set_owners: bool,
-    /// Owners that are not set are counted.
     tell_owners: bool,
     xattrs: bool,
     directories: Directories,
-    /// The inodes that get further names.
     made: Made,
-    /// The target, as the caller named it.
+    /// The target directory as the caller named it.
     target: &'j Path,
     disk_ahead: DiskAhead,
-    /// Nothing more can be written.
+    /// Set when nothing more can be written.
     stop: AtomicBool,
 }
 
@@ -193,7 +186,8 @@ impl ExtractJob<'_> {
         report.interrupted = self.options.stop.load(Ordering::Relaxed);
         report.stopped = self.stop.load(Ordering::Relaxed);
         report.missing = u64_from(planned).saturating_sub(report.done());
-        // Another run can fill the directories of one that has ended early, and their owner can remove them.
+        // Leave directories writable, so that another run can continue and their owner can delete
+        // them.
         if self.is_stopped() {
             return;
         }
@@ -228,8 +222,8 @@ impl ExtractJob<'_> {
             .collect();
     }
 
-    /// Returns the directories of collisions in which names that differ only in case are one. New directories are
-    /// like the one that they are made in.
+    /// Returns which directories with collisions are case-insensitive. A directory not yet created
+    /// is like its parent.
     fn folding(&self, plan: &Plan<'_>, found: &[Collision]) -> HashSet<usize> {
         let mut known: HashMap<usize, bool> = HashMap::new();
         let mut folding = HashSet::new();
@@ -257,8 +251,8 @@ impl ExtractJob<'_> {
             if self.is_stopped() {
                 return;
             }
-            // Closed to others while it is filled, unless its own mode lets them in; no other program
-            // writes there before all is done.
+            // Others must not write here until the end. If the owner changes at the end, they must
+            // not read here either.
             let bits = dir
                 .entry
                 .map_or(0o755, |entry| entry.metadata.mode & 0o755 | 0o700);
@@ -282,7 +276,6 @@ impl ExtractJob<'_> {
         }
     }
 
-    /// Makes a link or special file: a node without data.
     fn other(&self, item: &Item<'_>, report: &mut ExtractReport) {
         let kind = item.entry.metadata.kind;
         let is_device = matches!(kind, FileType::BlockDevice | FileType::CharDevice);
@@ -341,7 +334,7 @@ impl ExtractJob<'_> {
         self.directories.exclusively(dir, item.name, make)
     }
 
-    /// Sets what could not be set while the directory was being filled.
+    /// Sets the attributes that could not be set while the directory was being filled.
     fn finish_directory(
         &self,
         index: usize,
@@ -350,7 +343,8 @@ impl ExtractJob<'_> {
         report: &mut ExtractReport,
     ) {
         let state = self.directories.state(index);
-        // A target that was there stays as the user made it; of what is not there nothing is set.
+        // An existing target keeps its attributes. A directory that was not created has none to
+        // set.
         let is_told = state == State::Made || self.options.root_attributes;
         let is_root_of_image = entry.path.is_empty() && is_told;
         if state == State::Failed || (index == 0 && !is_root_of_image) {
@@ -364,7 +358,7 @@ impl ExtractJob<'_> {
             .defaults
             .is_some_and(|defaults| !self.set_owners && first & defaults.bits() == attributes.mode);
         if index > 0 && state == State::Made && has_mode && attributes.xattrs.is_empty() {
-            // The time is all that is missing, and needs no descriptor.
+            // Only the time is missing, which needs no descriptor.
             match self.directories.get(parent) {
                 Ok(dir) => attributes.set_time_at(&dir, self.directories.name(index), lost),
                 Err(error) => report.lose(Loss::Time, path, Some(error)),
@@ -382,14 +376,13 @@ impl ExtractJob<'_> {
         dir.map_err(entry_error(item, "create"))
     }
 
-    /// Returns the attributes that a new node in this directory gets by itself, where they are known: in a
-    /// directory that was there already other rules may hold.
+    /// Returns the attributes that a new node in this directory gets by default, if known. Existing
+    /// directories may have different rules.
     fn defaults_in(&self, dir: usize) -> Option<Defaults> {
         let known = dir == 0 || self.directories.state(dir) == State::Made;
         self.defaults.filter(|_| known)
     }
 
-    /// Returns the attributes to set on an entry; counts those that are left out.
     fn attributes(&self, entry: &Selected, report: &mut ExtractReport) -> Attributes {
         let metadata = &entry.metadata;
         let owner = (
@@ -434,7 +427,6 @@ impl ExtractJob<'_> {
         }
     }
 
-    /// Writes all to disk that the filesystem of the target has.
     fn sync(&self) -> Result<(), ExportError> {
         let synced = rustix::fs::syncfs(self.directories.root());
         synced.map_err(|error| ExportError::Sync {
@@ -447,7 +439,7 @@ impl ExtractJob<'_> {
         self.stop.load(Ordering::Relaxed) || self.options.stop.load(Ordering::Relaxed)
     }
 
-    /// Notes a failure; one that all others would share ends the work.
+    /// Records a failure. A failure that would affect all other files stops the extraction.
     fn fail(&self, report: &mut ExtractReport, error: ExportError) {
         let is_final = |source: &io::Error| {
             use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -458,7 +450,7 @@ impl ExtractJob<'_> {
         };
         let ends = matches!(&error, ExportError::Entry { source, .. } if is_final(source));
         if ends && self.stop.swap(true, Ordering::Relaxed) {
-            // Said once.
+            // Reported only once.
             return;
         }
         report.fail(error);

@@ -1,4 +1,4 @@
-//! The plan of an extraction, by directory: the entries of each, their order, and the names that are one file.
+//! The plan of an extraction: the entries of each directory, their order, and hard links.
 
 use std::collections::HashMap;
 
@@ -6,35 +6,33 @@ use forerun_vfs::{FileType, NodeId};
 
 use crate::select::Selected;
 
-/// A directory to be made.
 pub struct Dir<'s> {
-    /// Index of the directory it is in; the target, at 0, is in itself.
+    /// Index of the parent. The target is at index 0 and its own parent.
     pub parent: usize,
     pub name: &'s [u8],
-    /// Nothing for one that the image does not tell of.
+    /// `None` if the image has no entry for the directory.
     pub entry: Option<&'s Selected>,
 }
 
 #[derive(Clone, Copy)]
 pub struct Item<'s> {
-    /// Index of the directory it is in.
     pub dir: usize,
     pub name: &'s [u8],
     pub entry: &'s Selected,
 }
 
-/// Bytes that the plan of an entry takes, with what is made of it while files are written: its item, its
-/// place in the maps of nodes, its places in the lists of the bulk stream.
+/// Memory per entry: its item, its place in maps of nodes, and its places in the lists of the bulk
+/// stream.
 pub const ENTRY: usize = size_of::<Item<'static>>() + 48 + 40 + 48;
 
 pub struct Plan<'s> {
-    /// The target first; each after the one it is in.
+    /// The target first; parents before their subdirectories.
     pub dirs: Vec<Dir<'s>>,
-    /// Symbolic links, devices, fifos and sockets, in the order of the walk.
+    /// Symbolic links, devices, fifos and sockets, in walk order.
     pub others: Vec<Item<'s>>,
-    /// Regular files, in the order of the walk.
+    /// Regular files, in walk order.
     pub files: Vec<Item<'s>>,
-    /// Further names: what was made first, and the name.
+    /// Hard links: the first name, and the further name.
     pub links: Vec<(Item<'s>, Item<'s>)>,
 }
 
@@ -52,19 +50,19 @@ impl<'s> Plan<'s> {
             links: Vec::new(),
         };
         let mut index = HashMap::from([(&b""[..], 0)]);
-        // Which entry has the first name of a node, and the directory that it is in.
+        // Index of the entry with a node's first name, and of its parent directory.
         let mut firsts: HashMap<NodeId, (usize, usize)> = HashMap::new();
         for (at, entry) in entries.iter().enumerate() {
             if entry.metadata.kind == FileType::Directory {
                 let dir = plan.dir(&mut index, entry.name());
                 if let Some(dir) = plan.dirs.get_mut(dir) {
-                    // Of the roots of several choices none is that of the image.
+                    // Several selected roots map to the target; the first one's entry is used.
                     dir.entry = dir.entry.or(Some(entry));
                 }
                 continue;
             }
             let (parent, name) = split(entry.name());
-            // What is selected by itself, as the root of the choice, has no name left.
+            // An entry selected by itself as the root has no name.
             if name.is_empty() {
                 continue;
             }
@@ -88,7 +86,7 @@ impl<'s> Plan<'s> {
         plan
     }
 
-    /// Iterates over everything that has a name, as (directory, name, path in the output).
+    /// Iterates over all names, as (directory, name, entry).
     pub fn names(&self) -> impl Iterator<Item = (usize, &'s [u8], Option<&'s Selected>)> + '_ {
         let dirs = self.dirs.iter().skip(1);
         let dirs = dirs.map(|dir| (dir.parent, dir.name, dir.entry));
@@ -97,8 +95,7 @@ impl<'s> Plan<'s> {
         dirs.chain(items.map(|item| (item.dir, item.name, Some(item.entry))))
     }
 
-    /// Returns the index of a directory. Adds it, with the directories above it, where it is not known
-    /// yet.
+    /// Returns the index of a directory; adds it and its parents if needed.
     fn dir(&mut self, index: &mut HashMap<&'s [u8], usize>, path: &'s [u8]) -> usize {
         if let Some(&at) = index.get(path) {
             return at;
@@ -125,7 +122,6 @@ impl<'s> Plan<'s> {
     }
 }
 
-/// Splits a path into its directory and the name in it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),

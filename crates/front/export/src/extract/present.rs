@@ -1,9 +1,9 @@
-//! Entries that an earlier run left in the target, which `--skip-existing` leaves alone.
+//! Existing entries in the target, for `--skip-existing`.
 //!
-//! A run sets the time of an entry after everything else, so an entry with the type, the size and the
-//! time of the image is finished. A run that was killed leaves files of which the last bytes or the time
-//! are missing. Such a file holds nothing but the first bytes of the image's file, and is made anew. Any
-//! other file is not of an earlier run, and is never replaced.
+//! A run sets an entry's time last, so an entry with the image's type, size and time is finished. A
+//! killed run leaves files that lack their last bytes or their time. Such a file is a prefix of the
+//! image's file and is recreated. Any other file does not come from an earlier run and is never
+//! replaced.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -17,33 +17,31 @@ use super::plan::{Item, Plan};
 use super::{ExtractJob, ExtractReport};
 use crate::content::CHUNK;
 
-/// The state of the name of an entry in the target.
+/// What exists under an entry's name in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Present {
-    /// The name is free.
     Nothing,
-    /// The entry is as a finished extraction leaves it.
+    /// The entry is complete.
     Finished,
-    /// The entry is part of what the image has, and nothing else.
+    /// The entry is a prefix of the image's entry.
     Unfinished,
-    /// Something else has the name.
     Other,
 }
 
 impl ExtractJob<'_> {
-    /// Takes finished files out of the plan, and removes unfinished ones.
+    /// Removes finished files from the plan, and unfinished ones from the target.
     pub(super) fn skip_files(&self, plan: &mut Plan<'_>, report: &mut ExtractReport) {
         if self.options.skip_existing {
             plan.files.retain(|item| !self.skips(item, report));
         }
     }
 
-    /// Returns whether an entry is finished, and counts it then. Removes an unfinished one.
+    /// Returns whether an entry is finished, and counts it. Deletes an unfinished one.
     pub(super) fn skips(&self, item: &Item<'_>, report: &mut ExtractReport) -> bool {
         if !self.options.skip_existing || self.is_stopped() {
             return false;
         }
-        // Making the entry reports why its directory cannot be opened.
+        // Creating the entry reports the error.
         let Ok(dir) = self.directories.get(item.dir) else {
             return false;
         };
@@ -55,7 +53,7 @@ impl ExtractJob<'_> {
                 true
             }
             Present::Unfinished => {
-                // Where it stays, making the entry fails and says so.
+                // If this fails, creating the entry reports an error.
                 let _ = rustix::fs::unlinkat(&dir, item.name, AtFlags::empty());
                 false
             }
@@ -63,7 +61,7 @@ impl ExtractJob<'_> {
         }
     }
 
-    /// Compares what has the name of an entry with the entry.
+    /// Compares the existing node under an entry's name with the entry.
     pub(super) fn present(&self, item: &Item<'_>, dir: &OwnedFd) -> Present {
         let Ok(stat) = rustix::fs::statat(dir, item.name, AtFlags::SYMLINK_NOFOLLOW) else {
             return Present::Nothing;
@@ -99,7 +97,7 @@ impl ExtractJob<'_> {
         }
     }
 
-    /// Returns whether a file of `len` bytes in the target has the bytes of the image's.
+    /// Returns whether a file of `len` bytes in the target is a prefix of the image's file.
     fn is_prefix(&self, item: &Item<'_>, dir: &OwnedFd, len: u64) -> bool {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = rustix::fs::openat(dir, item.name, flags, Mode::empty()) else {
@@ -140,10 +138,10 @@ const fn host_type(kind: FileType) -> HostType {
     }
 }
 
-/// Nanoseconds that filesystems round times down to: NTFS, UDF, exFAT, ext3, FAT.
+/// Granularities in nanoseconds to which filesystems round down times: NTFS, UDF, exFAT, ext3, FAT.
 const GRAINS: [i128; 5] = [100, 1_000, 10_000_000, 1_000_000_000, 2_000_000_000];
 
-/// Returns whether the time of modification is `mtime`, as exactly as the target's filesystem keeps it.
+/// Returns whether the modification time is `mtime`, up to the target filesystem's granularity.
 fn is_time(stat: &Stat, mtime: Timestamp) -> bool {
     let found = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
     let wanted = i128::from(mtime.seconds) * 1_000_000_000 + i128::from(mtime.nanoseconds);

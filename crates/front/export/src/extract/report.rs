@@ -4,31 +4,27 @@ use std::io;
 
 use crate::{ExportError, Remains, SalvagedFile};
 
-/// The failure of one entry.
 pub type Failure = ExportError;
 
-/// Failures that are kept; beyond, they are counted.
+/// Maximum number of failures to keep; further ones are only counted.
 const FAILURES: usize = 1000;
-/// Paths that are kept of what was lost in one way.
+/// Maximum number of example paths for each kind of loss.
 const EXAMPLES: usize = 5;
 
-/// A part of an entry that may be lost while the entry itself is made.
+/// A property that can be lost although the entry is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Loss {
-    /// A device node that was not made.
     Device,
-    /// A further name of a file that is a copy, because the filesystem makes no hard link.
+    /// A hard link that became a copy, because the filesystem does not support it.
     HardLink,
-    /// The owner or the group.
     Owner,
     Mode,
-    /// The set-user-id, set-group-id or sticky bit.
+    /// The setuid, setgid or sticky bit.
     SpecialBits,
     Xattr,
-    /// An extended attribute of `security.` or `trusted.`, which may give rights as a set-user-id
-    /// bit does.
+    /// An extended attribute in `security.` or `trusted.`, which can grant rights like a setuid
+    /// bit.
     PrivilegedXattr,
-    /// The time of modification.
     Time,
 }
 
@@ -49,57 +45,51 @@ impl Loss {
     }
 }
 
-/// One kind of loss, how many entries it affected, and examples of their paths.
 #[derive(Debug)]
 pub struct Shortfall {
-    /// The kind of loss.
     pub loss: Loss,
-    /// Of how many entries; of attributes, how many.
+    /// Number of entries affected; for attributes, the number of attributes.
     pub count: u64,
     pub examples: Vec<Vec<u8>>,
-    /// The first error of the system; nothing where it was not tried, because the options do
-    /// not ask for it or because only root can, and for copies in place of hard links.
+    /// The first system error. `None` for copies in place of hard links, and if setting was not
+    /// attempted because of the options or missing privilege.
     pub error: Option<io::Error>,
 }
 
-/// The amounts that were extracted, the losses and the failures.
 #[derive(Debug, Default)]
 pub struct ExtractReport {
-    /// Directories made, or found and filled.
+    /// Directories created, or existing and filled.
     pub directories: u64,
     pub files: u64,
-    /// Bytes of regular files, holes included.
+    /// Bytes of regular files, including holes.
     pub bytes: u64,
-    /// Further names of files.
     pub hard_links: u64,
     pub symlinks: u64,
-    /// Devices, fifos and sockets made.
+    /// Devices, fifos and sockets created.
     pub specials: u64,
     /// Entries that an earlier run had finished.
     pub skipped: u64,
-    /// Entries that are missing: those that failed, and those that the extraction had not reached when it
-    /// ended. Devices that were left out and collisions do not count.
+    /// Entries not created, because they failed or the extraction ended before them. Excludes
+    /// omitted devices and collisions.
     pub missing: u64,
-    /// Members of the image that are no part of its tree, where all of that was selected.
+    /// Members of the image outside its tree, if the whole tree was selected.
     pub left_out: u64,
-    /// Entries that could not be made. Everything else was. The first thousand of them.
+    /// Failures of entries, at most the first thousand.
     pub failures: Vec<Failure>,
-    /// Further failures, which are not kept.
     pub more_failures: u64,
-    /// The outcome of each regular file of a salvage, by path; further names of a file are not in it.
+    /// The outcome of each regular file of a salvage, by path; hard links are not listed.
     pub outcomes: Vec<SalvagedFile>,
-    /// Losses of entries that were made, and devices left out.
+    /// Properties lost on created entries, and omitted devices.
     pub shortfalls: Vec<Shortfall>,
-    /// Names that differ from another one of their directory only in case, with that one.
+    /// Names that differ only in case from another name in their directory, and that other name.
     pub collisions: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Whether the extraction ended early, because nothing more could be written.
+    /// Whether the extraction ended early because nothing more could be written.
     pub stopped: bool,
-    /// Whether the extraction ended early, because its caller asked for that.
+    /// Whether the extraction ended early because the caller stopped it.
     pub interrupted: bool,
 }
 
 impl ExtractReport {
-    /// Returns whether everything that the options ask for was done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let missing = |lost: &Shortfall| lost.error.is_some() || lost.loss == Loss::Device;
@@ -117,14 +107,13 @@ impl ExtractReport {
         self.outcomes.iter().all(is_whole)
     }
 
-    /// Counts the entries that could not be made.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.more_failures
             .saturating_add(forerun_io::u64_from(self.failures.len()))
     }
 
-    /// Counts the entries that are done with: made, found, or left out on purpose.
+    /// Returns the number of entries that are created, found or deliberately omitted.
     pub(super) fn done(&self) -> u64 {
         let devices = self.shortfalls.iter();
         let devices = devices.filter(|lost| lost.loss == Loss::Device);
@@ -168,7 +157,6 @@ impl ExtractReport {
         }
     }
 
-    /// Adds what another thread did.
     pub(super) fn add(&mut self, other: Self) {
         self.directories += other.directories;
         self.files += other.files;
@@ -203,7 +191,7 @@ impl ExtractReport {
         }
     }
 
-    /// Sorts the losses and outcomes, so that their order does not depend on the threads.
+    /// Sorts losses and outcomes, so that their order does not depend on threads.
     pub(super) fn sort(&mut self) {
         self.outcomes.sort_by(|a, b| a.path.cmp(&b.path));
         self.shortfalls

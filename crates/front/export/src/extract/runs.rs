@@ -1,7 +1,7 @@
-//! Runs of files of one directory, which a thread takes as a whole.
+//! Groups files of one directory into runs, each taken by one thread.
 //!
-//! The kernel locks a directory while it makes a file in it. Threads that take the files one by one make
-//! neighbours in the same directory, and wait for each other.
+//! The kernel locks a directory while it creates a file in it. Threads that take single files work
+//! in the same directory at the same time and wait for each other.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,21 +12,21 @@ use forerun_vfs::NodeId;
 
 use super::plan::Item;
 
-/// Files of a run at the most: the other threads find work at the end too.
+/// Maximum files per run, so that work remains for all threads at the end.
 const MOST_FILES: usize = 64;
 
-/// Bytes of a run at the most, but for its last file: what is read ahead of them stays in the cache until then.
+/// Maximum bytes per run, except for its last file: readahead keeps the data in the cache until
+/// then.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The files of a bulk stream, run by run.
+/// Splits a bulk stream into runs.
 pub struct Runs<'r> {
     bulk: &'r Bulk,
     by_node: HashMap<NodeId, &'r Item<'r>>,
-    /// The file that ended the last run.
+    /// The file that ended the last run and begins the next.
     next: Mutex<Option<Taken<'r>>>,
 }
 
-/// A file that a thread makes.
 pub type Taken<'r> = (TakenFile, &'r Item<'r>);
 
 impl<'r> Runs<'r> {
@@ -38,7 +38,7 @@ impl<'r> Runs<'r> {
         }
     }
 
-    /// Takes the next run; nothing at the end.
+    /// Takes the next run; empty at the end.
     pub fn take(&self) -> Vec<Taken<'r>> {
         let mut next = self.next.lock().unpoisoned();
         let mut take = || loop {
@@ -52,8 +52,8 @@ impl<'r> Runs<'r> {
     }
 }
 
-/// Returns the next run of what `take` gives. What ends it stays in `next`. `of` returns the directory and the bytes
-/// of one.
+/// Returns the next run of the items from `take`. The item that ends it goes to `next`. `of`
+/// returns an item's directory and bytes.
 fn run<T>(
     next: &mut Option<T>,
     take: &mut impl FnMut() -> Option<T>,
@@ -83,7 +83,6 @@ fn run<T>(
 mod tests {
     use super::*;
 
-    /// Returns the runs of files, each given as its directory and its bytes.
     fn runs(files: &[(usize, u64)]) -> Vec<Vec<(usize, u64)>> {
         let mut left = files.iter().copied();
         let mut next = None;

@@ -1,4 +1,4 @@
-//! One header of an archive, and the extensions before it.
+//! The header of a tar entry and its PAX extensions.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -11,16 +11,15 @@ use super::TarWriteOptions;
 use crate::ExportError;
 use crate::select::{Selected, failure};
 
-/// A header and what does not fit it.
+/// A header, and the values that do not fit into it.
 pub struct Fields {
     header: Header,
-    /// Keys and values, in the order in which they are written.
     extensions: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Longest name and link that a POSIX header holds without help.
+/// Maximum length of names and link targets in a POSIX header.
 const NAME_MAX: usize = 100;
-/// Ids that do not fit seven octal digits, and sizes that do not fit eleven, go to PAX.
+/// IDs above seven octal digits and sizes above eleven go into PAX records.
 const ID_MAX: u32 = 0o7_777_777;
 const SIZE_MAX: u64 = 0o77_777_777_777;
 
@@ -83,7 +82,6 @@ impl Fields {
         Ok(fields)
     }
 
-    /// Notes the parts of the data that are zeros because the image is damaged there.
     pub fn lost(&mut self, lost: &[Range<u64>]) {
         let ranges = lost
             .iter()
@@ -92,8 +90,8 @@ impl Fields {
         self.extend("FORERUN.lost", ranges.join(",").into_bytes());
     }
 
-    /// Makes it the header of a sparse file in GNU's format 1.0: programs that do not know it see a
-    /// file of another name, and not a short one of the right name.
+    /// Turns the header into one of a sparse file in GNU format 1.0. Programs without support for
+    /// it extract a file with a different name, not a truncated file with the right one.
     pub fn sparse(&mut self, name: &[u8], size: u64) {
         let (dir, base) = match name.iter().rposition(|&byte| byte == b'/') {
             Some(at) => name.split_at(at + 1),
@@ -111,7 +109,7 @@ impl Fields {
         }
     }
 
-    /// Writes it all, for `size` bytes of data to follow.
+    /// Writes the header and its extensions. `size` bytes of data follow.
     pub fn write(mut self, out: &mut dyn Write, size: u64) -> io::Result<()> {
         self.header.set_size(if size > SIZE_MAX { 0 } else { size });
         if size > SIZE_MAX {
@@ -185,14 +183,14 @@ impl Fields {
             let mut key = b"SCHILY.xattr.".to_vec();
             for &byte in name {
                 match byte {
-                    // An equals sign would end the key; written as GNU tar writes it.
+                    // An equals sign would end the key; GNU tar escapes it like this.
                     b'=' => key.extend_from_slice(b"%3D"),
                     b'%' => key.extend_from_slice(b"%25"),
                     byte => key.push(byte),
                 }
             }
             self.extend(key, value.to_vec());
-            // bsdtar reads lists in this form only, and so does GNU tar where it sets them.
+            // bsdtar reads ACLs only in this form, and GNU tar sets them only from it.
             let record = match name {
                 ACL_ACCESS => "SCHILY.acl.access",
                 ACL_DEFAULT => "SCHILY.acl.default",
@@ -207,12 +205,11 @@ impl Fields {
     }
 }
 
-/// Appends a record of a PAX header: its own length in decimal, a space, key, equals sign, value, line
-/// break.
+/// Appends a PAX record: its own length in decimal, space, key, equals sign, value, newline.
 fn record(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let mut len = rest + 1;
-    // The digits count too.
+    // The length includes its own digits.
     while len != rest + len.to_string().len() {
         len = rest + len.to_string().len();
     }
@@ -239,12 +236,13 @@ const fn entry_type(kind: FileType, hard_link: bool) -> EntryType {
         FileType::Symlink => EntryType::Symlink,
         FileType::BlockDevice => EntryType::Block,
         FileType::CharDevice => EntryType::Char,
-        // Sockets are left out before they get here.
+        // Sockets are omitted before this point.
         FileType::Fifo | FileType::Socket => EntryType::Fifo,
     }
 }
 
-/// Formats seconds and their fraction; before the epoch the fraction counts away from it.
+/// Formats a time as decimal seconds. Before the epoch, the fraction is subtracted from the whole
+/// seconds.
 fn decimal(time: Timestamp) -> String {
     let Timestamp {
         seconds,

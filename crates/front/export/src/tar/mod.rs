@@ -1,9 +1,8 @@
-//! An image as a tar stream.
+//! Writes an image as a tar stream.
 //!
-//! POSIX headers, with PAX extensions where a field does not fit. Entries come in the order of the
-//! walk, which is nearly that of the image, while the data is read and decoded ahead across files.
-//! Holes are not written: such files come in GNU's sparse format 1.0, which tar programs and
-//! libraries of today read.
+//! Headers are POSIX, with PAX extensions for fields that do not fit. Entries are in walk order,
+//! which is nearly image order, with readahead across files. Files with holes use GNU's sparse
+//! format 1.0, which current tar programs and libraries read.
 
 mod header;
 mod sparse;
@@ -24,49 +23,44 @@ use crate::{ExportError, IdMap, Progress, Remains, SalvagedFile};
 use header::Fields;
 use sparse::SparseMap;
 
-/// How an archive is written.
 #[derive(Clone, Debug, Default)]
 pub struct TarWriteOptions {
-    /// Times of modification later than this are set to it, in seconds since the epoch.
+    /// Maximum modification time in seconds since the epoch; later times are set to it.
     pub latest: Option<i64>,
-    /// The map of user ids.
     pub uids: IdMap,
-    /// The map of group ids.
     pub gids: IdMap,
-    /// Write holes as zeros, for programs that know no sparse files.
+    /// Write holes as zeros, for programs without sparse file support.
     pub no_sparse: bool,
-    /// Leave extended attributes out.
     pub no_xattrs: bool,
-    /// Write what can be read of damaged files, with zeros for what cannot, and report the outcome of each
-    /// file. The record `FORERUN.lost` of the entry has the ranges. Every file is read twice.
+    /// Write the readable data of damaged files, with zeros for the rest, and report the outcome of
+    /// each file. The entry's PAX record `FORERUN.lost` lists the zeroed ranges. Every file is read
+    /// twice.
     pub salvage: bool,
 }
 
-/// The amounts in the archive, and the failures.
 #[derive(Debug, Default)]
 pub struct TarReport {
     pub entries: u64,
-    /// Bytes of file data written; holes that were left out are none.
+    /// Bytes of file data written, without omitted holes.
     pub bytes: u64,
-    /// Entries that could not be looked at and are left out.
     pub failures: Vec<ExportError>,
-    /// Members of the image that are no part of its tree, where all of that was selected.
+    /// Members of the image outside its tree, if the whole tree was selected.
     pub left_out: u64,
-    /// The outcome of each regular file of a salvage; further names of a file are not in it.
+    /// The outcome of each regular file of a salvage; hard links are not listed.
     pub outcomes: Vec<SalvagedFile>,
 }
 
-/// Headers are small; file data of this size and more passes by the buffer.
+/// Buffer for headers; file data of this size or more bypasses it.
 const BUFFER: usize = 64 << 10;
 
-/// Bytes that the first name of a file takes in a map, besides the name.
+/// Memory per file in the map of first names, in addition to the name.
 const NAMED: usize = 80;
 
-/// Writes what is selected as a tar archive, and the blocks that end it.
+/// Writes the selection as a complete tar archive.
 ///
 /// # Errors
-/// A selected path that is not there, more bytes than the limit, an output that fails, and any file
-/// that cannot be read to its end: the archive is of no use then, and the error names the file.
+/// A selected path does not exist, the files exceed the limit, writing fails, or a file cannot be
+/// read completely: that would corrupt the archive, and the error names the file.
 pub fn write_tar(
     reader: &Reader,
     selection: &Selection,
@@ -89,7 +83,7 @@ pub fn write_tar(
         out: BufWriter::with_capacity(BUFFER, out),
         report: &mut report,
     };
-    // Only of files with several names.
+    // Contains only files with several names.
     let mut first_names: HashMap<NodeId, Vec<u8>> = HashMap::new();
     visit(reader, selection, &mut |found| {
         let entry = match found {
@@ -118,7 +112,7 @@ pub fn write_tar(
     Ok(report)
 }
 
-/// Returns whether an entry becomes the target itself, and has no metadata that the image states.
+/// Returns whether an entry is the target itself and the image has no metadata for it.
 fn is_made_up(reader: &Reader, entry: &Selected) -> bool {
     let is_dir = entry.metadata.kind == FileType::Directory;
     entry.name().is_empty() && (!is_dir || reader.fs().is_implied(entry.node))
@@ -133,7 +127,7 @@ struct Archive<'a> {
 }
 
 impl Archive<'_> {
-    /// Writes one entry; `first` is the name that a hard link leads to.
+    /// Writes one entry; `first` is the name that a hard link refers to.
     fn entry(&mut self, entry: &Selected, first: Option<&[u8]>) -> Result<(), ExportError> {
         self.progress.advance(0, 1);
         if entry.metadata.kind == FileType::Socket {
@@ -185,7 +179,7 @@ impl Archive<'_> {
         Ok(())
     }
 
-    /// Looks for damage in a file, and writes a damaged one. Returns the header of a whole one.
+    /// Looks for damage in a file. Writes a damaged file; returns the header of an undamaged one.
     fn salvage(
         &mut self,
         entry: &Selected,
@@ -222,7 +216,7 @@ impl Archive<'_> {
             at = start + u64_from(data.len());
             out.write_all(data).map_err(output)
         })?;
-        // A source that fails now and then may give less than before.
+        // An unreliable source may return less than at the first reading.
         if let Some(outcome) = self.report.outcomes.last_mut() {
             outcome.lost = again.lost;
         }
@@ -260,14 +254,14 @@ impl Archive<'_> {
         sound.map_err(|error| failure(entry, error))
     }
 
-    /// Fills the last block of `len` bytes of data.
+    /// Pads data of `len` bytes to a full block.
     fn pad(&mut self, len: u64) -> Result<(), ExportError> {
         let padding = (512 - len % 512) % 512;
         io::copy(&mut io::repeat(0).take(padding), &mut self.out).map_err(output)?;
         Ok(())
     }
 
-    /// Writes the two blocks of zeros that end an archive.
+    /// Writes the two zero blocks at the end of an archive.
     fn finish(mut self) -> Result<(), ExportError> {
         self.out.write_all(&[0; 1024]).map_err(output)?;
         self.out.flush().map_err(output)

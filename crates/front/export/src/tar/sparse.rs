@@ -1,4 +1,4 @@
-//! The parts of a sparse file that an archive holds.
+//! The data map of a sparse file in an archive.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,21 +8,19 @@ use forerun_vfs::Place;
 use crate::ExportError;
 use crate::select::{Selected, failure};
 
-/// Holes of a file that are worth a map, in bytes: as much as the map's block and its headers take.
+/// Minimum bytes of holes for which a map pays off: the size of the map's block and its headers.
 const LEAST: u64 = 4096;
-/// Length of a block of an archive.
 const BLOCK: u64 = 512;
-/// Parts of one file; where there are more, the last holds the rest of the file. Readers bound them
-/// too.
+/// Maximum number of ranges per file; the last one then covers the rest of the file. Readers have
+/// limits too.
 const MOST: usize = 1 << 16;
 
-/// The ranges of a file that are data.
 pub struct SparseMap {
     parts: Vec<Range<u64>>,
     data: u64,
 }
 
-/// Parts in order, as an archive can hold them.
+/// The ranges in order, in a form that archives support.
 struct Parts {
     parts: Vec<Range<u64>>,
     size: u64,
@@ -33,8 +31,8 @@ impl Parts {
         if range.is_empty() {
             return;
         }
-        // Each part but the last fills whole blocks: readers disagree on what follows one that does
-        // not.
+        // Every range but the last must end at a block boundary: readers disagree about the data
+        // after any other.
         let end = range.end.checked_next_multiple_of(BLOCK);
         let end = end.unwrap_or(self.size).min(self.size);
         let start = range.start - range.start % BLOCK;
@@ -47,7 +45,7 @@ impl Parts {
 }
 
 impl SparseMap {
-    /// Creates the map of a file; nothing for one that is better written whole.
+    /// Returns the map of a file, `None` if the file is better written without one.
     pub fn of(reader: &Reader, entry: &Selected) -> Result<Option<Self>, ExportError> {
         let size = entry.metadata.size;
         if size < LEAST {
@@ -58,10 +56,10 @@ impl SparseMap {
             size,
         };
         let mut at = 0;
-        // By extents and not by pieces of a bounded length: an image can give a file any size.
+        // Iterate over extents instead of bounded ranges: an image can claim any file size.
         let mapped = reader.fs().map(entry.node, 0..size, &mut |extent| {
             let Range { start, end } = extent.logical;
-            // A gap counts as data: reading it returns the error.
+            // An uncovered range counts as data; reading it returns the error.
             parts.add(at..start.min(size));
             if !matches!(extent.place, Place::Zero) {
                 parts.add(start.max(at)..end.min(size));
@@ -80,16 +78,15 @@ impl SparseMap {
         &self.parts
     }
 
-    /// Returns the bytes of all parts.
     pub const fn data(&self) -> u64 {
         self.data
     }
 
-    /// Formats the map as it stands before the data, in whole blocks: the number of parts, then offset
-    /// and length of each, one number a line.
+    /// Formats the map that precedes the data, in whole blocks: the number of ranges, then offset
+    /// and length of each, one number per line.
     pub fn text(&self, size: u64) -> Vec<u8> {
         let end = self.parts.last().map_or(0, |part| part.end);
-        // A hole at the end shows as a part without bytes.
+        // An empty range marks a hole at the end.
         let tail = (end < size).then_some(size..size);
         let parts = || self.parts.iter().cloned().chain(tail.clone());
         let mut text = format!("{}\n", parts().count());

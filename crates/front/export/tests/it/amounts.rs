@@ -1,5 +1,5 @@
-//! The cost of an extraction: every stored block is asked for once and decoded once, whatever the
-//! number of threads and of files that share it.
+//! The cost of an extraction: every stored block is read once and decoded once, for any number of
+//! threads and of files that share the block.
 
 use std::fs;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Builds large files in blocks, and small ones in shared fragments. Returns the number of blocks too.
+/// Builds large files in blocks and small files in shared fragments. Also returns the number of
+/// blocks.
 fn fragmented() -> (MemFsBuilder, u64) {
     let mut builder = MemFsBuilder::new();
     let mut blocks = 0;

@@ -1,4 +1,4 @@
-//! Archives: GNU tar and our own reader agree with what went in.
+//! Archives: GNU tar and forerun's own reader agree with the input.
 
 use std::fs;
 use std::io::Write;
@@ -100,7 +100,7 @@ fn times_ids_and_attributes_that_need_extensions_survive() {
     assert!(matches!(&link.kind, NodeKind::Symlink(found) if *found == target.as_bytes()));
 }
 
-/// Converts a tree to romfs, so that its contents can be compared.
+/// Converts a tree to romfs to compare its contents.
 fn as_model(tree: &Tree) -> TreeModel {
     let mut image = Vec::new();
     let writer = Writer::Romfs(RomfsOptions::default());
@@ -359,7 +359,7 @@ proptest! {
         let mut builder = MemFsBuilder::new();
         let mut taken = std::collections::BTreeSet::new();
         for (path, bytes) in files {
-            // A path that is a directory of another one cannot be a file too.
+            // A path that is the parent of another one cannot be a file.
             let parents = path.match_indices('/').map(|(at, _)| path[..at].to_string());
             if taken.contains(&path) || parents.clone().any(|parent| taken.contains(&format!("file {parent}"))) {
                 continue;

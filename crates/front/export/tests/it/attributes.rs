@@ -1,4 +1,5 @@
-//! Owners, modes, attributes: those that are set, those that are left out, and the report of failures.
+//! Owners, modes and extended attributes: what is set, what is omitted, and how failures are
+//! reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -122,7 +123,7 @@ fn attributes_survive_the_change_of_owner() {
         return;
     }
     let mut builder = owned();
-    // cap_net_raw+ep, as the kernel keeps it: revision 2, permitted bit 13.
+    // cap_net_raw+ep in the kernel's format: revision 2, permitted bit 13.
     let capability = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let file = builder.file("ping", [Piece::Inline(b"x".to_vec())]);
     builder.metadata(file, |metadata| metadata.uid = 7);

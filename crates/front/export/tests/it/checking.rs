@@ -1,4 +1,4 @@
-//! The findings of `check` for drivers that answer nonsense: impossible extents and names.
+//! Findings of `check` for drivers that return invalid extents and names.
 
 use std::sync::Arc;
 
@@ -72,7 +72,8 @@ fn a_file_is_read_in_the_pieces_that_an_extraction_reads() {
     let mut builder = MemFsBuilder::new();
     let data = Piece::Stored(vec![1; 3 << 20]);
     let file = builder.file("f", [Piece::Zero(4096), data]);
-    // The hole is not read, so the second piece begins where the map begins with an extent before it.
+    // Holes are not read, so the second read maps from here; return an extra extent that begins too
+    // early.
     builder.on_map(move |node, range| {
         if node == file && range.start == 4096 + MIB {
             vec![range.start - 1..range.start, range]
@@ -130,6 +131,6 @@ fn files_that_share_a_damaged_block_are_counted_as_one_place() {
     let fault = forerun_testkit::FaultSource::bad_range(image.source.clone(), 1000..1100);
     let reader = reader_on(image.driver(), Arc::new(fault), Limits::default());
     let summary = check(&reader, CheckOptions::default(), &NoProgress, &mut |_| ());
-    // The large file fails at a place of its own: its first byte.
+    // The large file fails at its own first byte, which is a separate place.
     assert_eq!((summary.errors, summary.places), (3, 2));
 }

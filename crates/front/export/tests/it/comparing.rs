@@ -1,4 +1,4 @@
-//! Differences: each kind by itself, and none where there is none.
+//! Each kind of difference by itself, and no differences between equal trees.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -48,8 +48,8 @@ fn images(left: &MemImage, right: &MemImage, options: &DiffOptions) -> Vec<(Stri
 
 type Edit = fn(&mut MemFsBuilder);
 
-/// Compares [`base`] with an edited copy of it, both ways. Checks that the difference is found, and whether
-/// the options that ignore metadata and links hide it.
+/// Compares [`base`] with an edited copy in both directions. Checks that the difference is found,
+/// and whether the options that ignore metadata and links hide it.
 #[track_caller]
 fn assert_told(edit: Edit, path: &str, change: &Change, is_ignorable: bool) {
     let (mut left, mut right) = (base(), base());
@@ -195,7 +195,7 @@ fn contents_are_compared_to_the_last_byte() {
         ),
         []
     );
-    // Zeros and a hole read the same.
+    // Zeros and holes read the same.
     let zeros = |piece| {
         let mut builder = MemFsBuilder::new();
         builder.file("f", [piece, Piece::Inline(b"end".to_vec())]);
@@ -320,7 +320,7 @@ fn what_cannot_be_read_is_told_and_the_rest_compared() {
         texts.iter().any(|text| text.contains("/a/file: reading")),
         "{texts:?}"
     );
-    // What is damaged is on the left only, as far as can be seen.
+    // A damaged file counts as present only on the left.
     assert_eq!(found.len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! Extracted trees equal the image, and nothing is ever written outside of the target.
+//! Extracted trees equal the image, and nothing is written outside the target.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -111,7 +111,6 @@ fn modes_times_holes_and_links_are_kept() {
     .unwrap();
 }
 
-/// Returns an image of four files in three directories.
 fn image_to_select_from() -> MemImage {
     let mut builder = MemFsBuilder::new();
     for path in ["a/b/one.txt", "a/b/two.o", "a/c/three.txt", "d/four.txt"] {
@@ -120,7 +119,6 @@ fn image_to_select_from() -> MemImage {
     builder.build()
 }
 
-/// Extracts a selection, and returns the paths of the files that it made.
 fn extracted(image: &MemImage, selection: &Selection) -> Vec<String> {
     let dir = temp_dir("extract");
     let options = ExtractOptions::default();
@@ -263,7 +261,7 @@ fn what_is_there_is_kept_unless_forced() {
     );
 }
 
-/// Creates a target in which `trap` leads outside, and the place outside.
+/// Creates a target in which `trap` is a link to an outside directory, and that directory.
 fn trapped() -> (
     forerun_testkit::TempDir,
     std::path::PathBuf,
@@ -313,7 +311,8 @@ fn links_that_lie_in_the_target_are_not_followed() {
 
 #[test]
 fn links_from_the_image_are_not_followed_either() {
-    // A link and a directory of one name: drivers refuse this; extraction must not rely on it.
+    // A link and a directory with the same name: drivers refuse this, but extraction must not rely
+    // on it.
     for force in [false, true] {
         let (_dir, target, outside) = trapped();
         let mut builder = MemFsBuilder::new();
@@ -465,7 +464,8 @@ fn devices_are_made_only_when_asked_for() {
 
 type Lost<'r> = (Loss, u64, Vec<&'r str>, bool);
 
-/// Returns each loss: of how many entries, the first of them, and whether the system refused it.
+/// Returns each loss: the number of entries, the first path, and whether the system returned an
+/// error.
 fn losses(report: &ExtractReport) -> Vec<Lost<'_>> {
     let lost = report.shortfalls.iter();
     lost.map(|lost| {
@@ -489,7 +489,7 @@ fn a_name_that_cannot_be_a_hard_link_is_a_copy() {
     let pipe = builder.special("dir/pipe", FileType::Fifo, Device::default());
     builder.hard_link("other-pipe", pipe);
     let image = builder.build();
-    // Links between filesystems fail with EXDEV.
+    // Links across filesystems fail with EXDEV.
     let inner = memory_dir("extract-links", 1 << 20);
     let dir = temp_dir("extract");
     fs::create_dir(dir.path().join("dir")).unwrap();

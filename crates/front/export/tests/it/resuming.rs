@@ -1,4 +1,4 @@
-//! Extractions that go on where an earlier one ended.
+//! Extractions that continue an earlier one.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -10,7 +10,8 @@ use forerun_testkit::{MemFsBuilder, MemImage, Piece, TempDir, temp_dir};
 use crate::common::reader;
 use crate::extracting::{all, failures};
 
-/// Returns an image with a file, a further name of it, a link and an empty file, all of the same time.
+/// Returns an image with a file, a hard link to it, a symbolic link and an empty file, all with the
+/// same time.
 fn small_tree() -> MemImage {
     let mut builder = MemFsBuilder::new();
     let data = builder.file("a/data", [Piece::Stored(vec![7; 5000]), Piece::Zero(5000)]);
@@ -23,7 +24,7 @@ fn small_tree() -> MemImage {
     builder.build()
 }
 
-/// Extracts once, changes the target, and extracts again with `skip_existing`.
+/// Extracts, changes the target, and extracts again with `skip_existing`.
 fn resumed(change: impl FnOnce(&Path)) -> (TempDir, ExtractReport) {
     let image = small_tree();
     let dir = temp_dir("extract");
@@ -39,7 +40,7 @@ fn resumed(change: impl FnOnce(&Path)) -> (TempDir, ExtractReport) {
     (dir, report)
 }
 
-/// Asserts that a target has all of [`small_tree`].
+/// Asserts that a target contains all of [`small_tree`].
 #[track_caller]
 fn assert_small_tree(dir: &Path) {
     let data = [vec![7; 5000], vec![0; 5000]].concat();
@@ -64,8 +65,8 @@ fn what_an_earlier_run_finished_is_skipped_and_counted() {
 
 #[test]
 fn what_an_earlier_run_left_unfinished_is_made_anew() {
-    // Cut short while it was written; all written, but without its time; a link without its time; a
-    // further name of a file that was lost.
+    // A truncated file, a complete file without its time, a link without its time, and a missing
+    // hard link.
     let (dir, report) = resumed(|dir| {
         fs::remove_file(dir.join("a/data")).unwrap();
         fs::write(dir.join("a/data"), [7; 4000]).unwrap();

@@ -1,5 +1,5 @@
-//! EROFS images mounted by the kernel show what our driver reads, from the file and through a loop
-//! device, and nothing is left of a mount that has ended or failed.
+//! EROFS images mounted by the kernel, from the file and through a loop device, show the same tree
+//! as forerun's driver. Ended and failed mounts leave nothing behind.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use forerun_testkit::require;
 
 use crate::common::{Place, Seen, can_mount, end, open, run};
 
-/// ENOTBLK: from the file it cannot be read, by this kernel or on this file system.
+/// ENOTBLK: this kernel or filesystem does not support mounting from a file.
 const NOT_FROM_FILES: i32 = 15;
 
 fn by(route: Route) -> Options {
@@ -20,7 +20,7 @@ fn by(route: Route) -> Options {
     options
 }
 
-/// Compares in every way there is. Returns whether it was mounted from the file.
+/// Compares the trees for every route. Returns whether mounting from the file worked.
 fn compare(place: &Place, path: &Path) -> bool {
     let image = open(path);
     let ours = Seen::of_image(&image);
@@ -54,7 +54,7 @@ fn images_of_ours_and_of_mkfs() {
         options.compression = Some(Compression::new(FillEncoding::Lz4));
     };
     compare(&place, &place.erofs("lz4", lz4));
-    // Debian's mkfs.erofs cannot take names this long.
+    // Debian's mkfs.erofs does not support names this long.
     fs::remove_dir(place.path("tree").join("d".repeat(255))).unwrap();
     fs::remove_file(place.path("tree").join("n".repeat(255))).unwrap();
     for (name, more) in [("theirs", &["-d0"][..]), ("theirs-lz4", &["-d0", "-zlz4"])] {
@@ -105,7 +105,7 @@ fn metadata_is_read_ahead_and_mounts_are_known_as_ours() {
     looked.unwrap();
 }
 
-/// Returns type, source and flags of the mount on `dir`.
+/// Returns the type, source and flags of the mount on `dir`.
 fn entry(dir: &Path) -> (String, String, String) {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let dir = dir.to_str().unwrap();
@@ -189,7 +189,7 @@ fn data_on_another_device() {
         });
         looked.unwrap();
     }
-    // The device that the image names is not looked for on the host.
+    // The device named in the image must not be looked up on the host.
     let image = open(&path);
     let looked = place.mounted(&image, &path, &Options::default(), |_| {
         assert!(fs::read(place.mnt().join("sizes/4096")).is_err());
@@ -205,7 +205,7 @@ fn what_the_kernel_does_not_know_is_refused_in_its_words() {
     }
     let place = Place::empty("kernel-erofs-refused");
     fs::create_dir(place.path("tree")).unwrap();
-    // Larger than a page.
+    // A block size above the page size.
     let path = place.erofs("image", |options| options.block_size = 64 << 10);
     if !require::that(page_size() < 64 << 10, "pages of less than 64 KiB") {
         return;

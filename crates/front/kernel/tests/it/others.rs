@@ -1,4 +1,4 @@
-//! SquashFS and composefs images by the kernel's drivers.
+//! SquashFS and composefs images mounted by the kernel's drivers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use forerun_testkit::Keeps;
 
 use crate::common::{Place, Seen, can_mount, open};
 
-/// ENOENT and EIO of errno(3): what overlayfs says of an object that is not there has changed.
+/// ENOENT and EIO: kernel versions differ in overlayfs's error for a missing object.
 const NO_OBJECT: [Option<i32>; 2] = [Some(2), Some(5)];
 
 #[test]
@@ -33,7 +33,7 @@ fn squashfs_through_a_loop_device() {
     options.route = Route::File;
     let refused = place.mounted(&image, &path, &options, |_| ());
     assert!(matches!(refused, Err(Error::NotFromFile { .. })));
-    // Its end is not in a whole sector.
+    // The image does not end at a sector boundary.
     let bytes = fs::read(&path).unwrap();
     let used = usize::try_from(image.reader().fs().volume().image_len).unwrap();
     assert_ne!(used % 512, 0);
@@ -64,7 +64,7 @@ fn romfs_through_a_loop_device_where_the_kernel_has_it() {
     let known = fs::read_to_string("/proc/filesystems").unwrap();
     match known.contains("\tromfs\n") {
         true => looked.unwrap(),
-        // Debian's kernels have it, others not; both are right.
+        // Debian's kernels have romfs, others may not.
         false => assert!(matches!(looked, Err(Error::NoDriver { fstype: "romfs" }))),
     }
     place.nothing_left();
@@ -135,7 +135,7 @@ fn objects_are_looked_for_when_a_file_is_opened() {
             assert_eq!(file.metadata().unwrap().len(), 8192);
             let error = fs::File::open(&file).unwrap_err();
             assert!(NO_OBJECT.contains(&error.raw_os_error()), "{error}");
-            // Small ones are in the image.
+            // Small files are inline in the image.
             assert_eq!(fs::read(mnt.join("z")).unwrap(), b"deep");
         });
     looked.unwrap();

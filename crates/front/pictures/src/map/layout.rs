@@ -1,4 +1,4 @@
-//! The contents of each part of an image: sums by kind, and by place for the picture.
+//! Collects the contents of an image: totals by kind, and bins by offset for the picture.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,30 +7,24 @@ use forerun_vfs::{Region, RegionKind};
 
 use crate::ranges::ByteRanges;
 
-/// Bins of the picture.
 const BINS: u64 = 4096;
-/// Classes of length of free runs.
 const LENGTHS: usize = 64;
 
-/// A kind of contents of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Structures of the format that its driver names.
+    /// Structures that the driver names.
     Metadata,
-    /// Contents of files, as they are.
     Data,
-    /// Contents of files, compressed.
     Compressed,
-    /// Blocks that hold pieces of several files.
+    /// Blocks with tails of several files.
     Fragments,
-    /// Room for new files.
     Free,
-    /// The rest: padding, and metadata that the driver does not name.
+    /// Everything else: padding, and metadata that the driver does not name.
     Other,
 }
 
 impl Kind {
-    /// All kinds, in the order of the legend.
+    /// In the order of the legend.
     pub const ALL: [Self; 6] = [
         Self::Metadata,
         Self::Data,
@@ -40,7 +34,6 @@ impl Kind {
         Self::Other,
     ];
 
-    /// Returns the name in JSON and in pages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,11 +58,10 @@ impl Kind {
     }
 }
 
-/// Bytes of each kind, and of what several files share.
+/// Bytes of each kind, and bytes shared by several files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bin {
     pub kinds: [u64; Kind::ALL.len()],
-    /// Bytes that several files have in common.
     pub shared: u64,
 }
 
@@ -92,30 +84,26 @@ impl Bin {
 #[derive(Clone, Copy, Debug)]
 pub struct FreeSpace {
     pub runs: u64,
-    /// Bytes of the longest one.
     pub longest: u64,
-    /// Number of runs by length: of at least 1, 2, 4, 8 ... bytes.
+    /// Number of runs by length: `lengths[n]` counts those of 2^n to 2^(n+1) - 1 bytes.
     pub lengths: [u64; LENGTHS],
 }
 
-/// The layout of an image.
 #[derive(Clone, Debug)]
 pub struct Layout {
     len: u64,
-    /// Bytes of a bin.
     pub width: u64,
     pub bins: Vec<Bin>,
     pub total: Bin,
-    /// Bytes of metadata, by the names that the driver has for it.
+    /// Bytes of metadata by the driver's name for it.
     pub named: BTreeMap<&'static str, u64>,
-    /// Free runs, if the driver names any.
+    /// Free runs; `None` if the driver reports none.
     pub free: Option<FreeSpace>,
     covered: ByteRanges,
     shared: ByteRanges,
 }
 
 impl Layout {
-    /// Creates the layout of an image of `len` bytes of which nothing is known.
     pub fn new(len: u64) -> Self {
         let width = len.div_ceil(BINS).max(1);
         let count = forerun_io::usize_from(len.div_ceil(width));
@@ -131,19 +119,19 @@ impl Layout {
         }
     }
 
-    /// Returns whether the sums are exact. Where an image has more than a million parts that do not touch,
-    /// they are not.
+    /// Returns whether the totals are exact. They are approximate if an image has more than a
+    /// million separate ranges.
     pub const fn is_exact(&self) -> bool {
         self.covered.is_exact() && self.shared.is_exact()
     }
 
-    /// Adds a region that the driver names.
     pub fn region(&mut self, region: &Region) {
         let range = self.clamp(&region.range);
         let len = range.end - range.start;
         match region.kind {
             RegionKind::Metadata(name) => {
-                // Nodes share some, as blocks of compressed directories.
+                // Nodes can share metadata, such as blocks of compressed directories; count it
+                // once.
                 let again = self.add(Kind::Metadata, range, false);
                 let sum = self.named.entry(name).or_default();
                 *sum = sum.saturating_add(len.saturating_sub(again));
@@ -165,8 +153,8 @@ impl Layout {
         }
     }
 
-    /// Adds contents of a file. Returns how many of the bytes another part of a file has as well. With
-    /// `may_share` that is how the format stores pieces of files, and not shown as shared.
+    /// Adds file data. Returns how many of the bytes were added before. With `may_share` (a format
+    /// that packs several files into a block) they do not count as shared.
     pub fn data(&mut self, kind: Kind, range: &Range<u64>, may_share: bool) -> u64 {
         let range = self.clamp(range);
         self.add(kind, range, !may_share)
@@ -200,7 +188,7 @@ impl Layout {
         again
     }
 
-    /// Counts what nothing was said about as [`Kind::Other`].
+    /// Counts all bytes not added so far as [`Kind::Other`].
     pub fn finish(&mut self) {
         let mut start = 0_u64;
         for bin in &mut self.bins {

@@ -1,4 +1,4 @@
-//! An image as a map: what each part of it holds, and which files and directories take the room.
+//! A map of an image: the contents of each part, and the largest files and directories.
 
 mod layout;
 mod squares;
@@ -20,20 +20,17 @@ pub use tree::Sums;
 const BODY: &str = include_str!("../../assets/map.html");
 const SCRIPT: &str = include_str!("../../assets/map.js");
 
-/// Directories that have a line in tables.
 const LISTED: usize = 100;
 
-/// A file of several pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRuns {
-    /// Its path, without a leading slash.
+    /// Path without a leading slash.
     pub path: Vec<u8>,
-    /// Pieces that do not follow each other in the image.
+    /// Number of contiguous runs in the image.
     pub runs: u64,
     pub size: u64,
 }
 
-/// A map of an image.
 #[derive(Clone, Debug)]
 pub struct ImageMap {
     format: &'static str,
@@ -44,8 +41,8 @@ pub struct ImageMap {
 }
 
 impl ImageMap {
-    /// Surveys an image. Reads metadata only, and no more of that than a walk and the places of files take.
-    /// `failed` gets the path of each file or directory that could not be looked at.
+    /// Surveys an image. Reads only the metadata for a walk and for the extents of files. Calls
+    /// `failed` with the path of each file or directory that could not be read.
     ///
     /// # Errors
     /// [`Error::Limit`] if the files have too many extents.
@@ -53,26 +50,24 @@ impl ImageMap {
         survey::survey(reader, failed)
     }
 
-    /// Returns the name of the image's format.
     #[must_use]
     pub const fn format(&self) -> &'static str {
         self.format
     }
 
-    /// Returns whether the sums are exact. They are not where an image has more than a million parts that do
-    /// not touch, or more than two million files.
+    /// Returns whether the totals are exact. They are approximate if the image has more than a
+    /// million separate ranges or more than two million files.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// Returns the bytes of the image that are of each kind.
     #[must_use]
     pub fn kinds(&self) -> Vec<(Kind, u64)> {
         Kind::ALL.into_iter().zip(self.layout.total.kinds).collect()
     }
 
-    /// Returns the bytes of metadata by the names that the format has for it.
+    /// Returns the bytes of metadata by the format's name for it.
     #[must_use]
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         self.layout
@@ -82,19 +77,18 @@ impl ImageMap {
             .collect()
     }
 
-    /// Returns the bytes that several files have in common.
     #[must_use]
     pub const fn shared(&self) -> u64 {
         self.layout.total.shared
     }
 
-    /// Returns the number of free runs and the bytes of the longest, where the format has free space.
+    /// Returns the number of free runs and the length of the longest, `None` if the format does not
+    /// report free space.
     #[must_use]
     pub fn free_runs(&self) -> Option<(u64, u64)> {
         self.layout.free.map(|free| (free.runs, free.longest))
     }
 
-    /// Returns the sums of all files.
     #[must_use]
     pub fn total(&self) -> Sums {
         self.tree
@@ -103,7 +97,8 @@ impl ImageMap {
             .map_or(Sums::default(), |root| root.sums)
     }
 
-    /// Returns the directories in the root with their sums, the largest first, and the sums of everything else.
+    /// Returns the top-level directories with their totals, largest first, and the totals of
+    /// everything else.
     #[must_use]
     pub fn directories(&self) -> (Vec<(Vec<u8>, Sums)>, Sums) {
         let nodes = self.tree.nodes.iter().enumerate();
@@ -122,13 +117,12 @@ impl ImageMap {
         (dirs, rest)
     }
 
-    /// Returns the files of most pieces.
     #[must_use]
     pub fn fragmented(&self) -> &[FileRuns] {
         &self.fragmented
     }
 
-    /// Returns the figures, as docs/json.md describes them.
+    /// Returns the figures described in docs/json.md.
     #[must_use]
     pub fn json(&self) -> Value {
         let kinds = self.kinds().into_iter();
@@ -171,7 +165,6 @@ impl ImageMap {
         })
     }
 
-    /// Returns the page with the map.
     #[must_use]
     pub fn page(&self, title: &str) -> String {
         let bins = |of: &dyn Fn(&layout::Bin) -> u64| -> Value {
@@ -193,14 +186,15 @@ impl ImageMap {
         page::page(&format!("Map of {title}"), BODY, &data, SCRIPT)
     }
 
-    /// Returns a picture of the map as SVG, which does not move.
+    /// Returns the map as a static SVG picture.
     #[must_use]
     pub fn svg(&self, title: &str) -> String {
         svg::draw(self, title)
     }
 }
 
-/// Converts a node of the tree: parent, name, whether it is a directory, figures, and those of the rest.
+/// Converts a node to JSON: parent, name, whether it is a directory, its totals, and the totals of
+/// its small entries.
 fn node(node: &TreeNode) -> Value {
     let (sums, rest) = (&node.sums, &node.rest);
     json!([

@@ -1,4 +1,5 @@
-//! A treemap: rectangles of given areas in a rectangle, as square as possible ("squarified").
+//! A squarified treemap: divides a rectangle into rectangles of given areas that are as square as
+//! possible.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rect {
@@ -8,7 +9,7 @@ pub struct Rect {
     pub height: f64,
 }
 
-/// Divides a rectangle by weights that are sorted, the largest first.
+/// Divides a rectangle in proportion to weights, which are sorted in descending order.
 pub fn divide(whole: Rect, weights: &[f64]) -> Vec<Rect> {
     let total: f64 = weights.iter().sum();
     let mut out = Vec::with_capacity(weights.len());
@@ -20,7 +21,7 @@ pub fn divide(whole: Rect, weights: &[f64]) -> Vec<Rect> {
     while !rest.is_empty() {
         let side = room.width.min(room.height);
         let (mut count, mut worst) = (1, f64::INFINITY);
-        // Takes into a row what makes its worst rectangle more square.
+        // Extend the row while that makes its worst rectangle more square.
         for n in 1..=rest.len() {
             let now = worst_of(rest.get(..n).unwrap_or_default(), scale, side);
             if now > worst {
@@ -35,7 +36,7 @@ pub fn divide(whole: Rect, weights: &[f64]) -> Vec<Rect> {
     out
 }
 
-/// Returns how far from a square the worst rectangle of a row is.
+/// Returns the aspect ratio of the worst rectangle in a row.
 fn worst_of(row: &[f64], scale: f64, side: f64) -> f64 {
     let sum = row.iter().sum::<f64>() * scale;
     let (first, last) = (row.first(), row.last());
@@ -50,7 +51,7 @@ fn worst_of(row: &[f64], scale: f64, side: f64) -> f64 {
     (side * most / sum).max(sum / (side * least))
 }
 
-/// Puts a row along the shorter side of what is left.
+/// Places a row along the shorter side of the remaining rectangle.
 fn lay(row: &[f64], scale: f64, room: &mut Rect, out: &mut Vec<Rect>) {
     let sum = row.iter().sum::<f64>() * scale;
     let is_column = room.width >= room.height;

@@ -1,4 +1,4 @@
-//! The walk over an image that finds out where each file is. It reads metadata only.
+//! Walks an image and collects the extents of all files. Reads only metadata.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -15,14 +15,13 @@ use super::layout::{Kind, Layout};
 use super::tree::{Sums, Tree};
 use super::{FileRuns, ImageMap};
 
-/// Files, and pieces of blocks, that are remembered so that they are counted once: about 40 MiB each.
+/// Maximum number of files, and of ranges of compressed blocks, that are counted only once; each
+/// set takes about 40 MiB.
 const REMEMBERED: usize = 1 << 21;
-/// Files of most pieces that are named.
 const NAMED_FILES: usize = 20;
-/// Extents of all files together: more than an image of 16 TiB in blocks of 64 KiB has.
+/// Maximum number of extents in total, more than in an image of 16 TiB with blocks of 64 KiB.
 const MOST_EXTENTS: u64 = 1 << 28;
 
-/// Walks over an image. `failed` gets the paths that could not be looked at.
 pub fn survey(reader: &Reader, failed: &mut dyn FnMut(Vec<u8>, Error)) -> Result<ImageMap> {
     let volume = reader.fs().volume();
     let mut survey = Survey {
@@ -73,7 +72,6 @@ pub fn survey(reader: &Reader, failed: &mut dyn FnMut(Vec<u8>, Error)) -> Result
     Ok(survey.finish(volume.format))
 }
 
-/// A set that stops to grow.
 #[derive(Default)]
 struct Remembered {
     seen: HashSet<u64, BuildHasherDefault<DefaultHasher>>,
@@ -81,7 +79,6 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// Adds a value; returns whether it is new.
     fn add(&mut self, value: u64) -> bool {
         if self.seen.len() < REMEMBERED {
             return self.seen.insert(value);
@@ -100,18 +97,16 @@ struct Survey<'a> {
     extents: u64,
 }
 
-/// A file while its extents are visited.
 #[derive(Default)]
 struct FileScan {
     sums: Sums,
-    /// Where the last bytes ended.
     end: Option<(BlobId, u64)>,
-    /// The compressed block that the most recent piece belongs to, if any.
+    /// The compressed block of the last extent, if any.
     block: Option<EncodedBlock>,
 }
 
 impl FileScan {
-    /// Counts a piece at `start` that ends at `end`.
+    /// Counts a run unless the extent at `start` continues the previous one.
     fn run(&mut self, blob: BlobId, start: u64, end: u64) {
         if self.end != Some((blob, start)) {
             self.sums.runs += 1;
@@ -168,7 +163,7 @@ impl Survey<'_> {
         mapped.and(regions)
     }
 
-    /// Adds the metadata of a node that lies between other parts of the image.
+    /// Adds a node's metadata that is interleaved with other parts of the image.
     fn regions_of(&mut self, node: NodeId) -> Result<()> {
         let Some(layout) = self.reader.fs().capabilities().layout else {
             return Ok(());
@@ -179,7 +174,7 @@ impl Survey<'_> {
         })
     }
 
-    /// Keeps a file that is among those of most pieces.
+    /// Keeps a file if it is among the most fragmented.
     fn note_runs(&mut self, path: &[u8], sums: &Sums) {
         let least = self.most_runs.last().map_or(0, |file| file.runs);
         let is_wanted = self.most_runs.len() < NAMED_FILES || sums.runs > least;
@@ -211,17 +206,17 @@ impl Survey<'_> {
     }
 }
 
-/// The contents of files in the image.
+/// Collects the file data in the image.
 struct Places<'a> {
     fs: &'a dyn FileSystem,
     layout: Layout,
     pieces: Remembered,
-    /// The blob of the last extent, and where it lies in the image.
+    /// The blob of the last extent, and its range in the image.
     last: Option<(BlobId, Option<Range<u64>>)>,
 }
 
 impl Places<'_> {
-    /// Returns where bytes of a blob are in the image; nothing if they are outside of it.
+    /// Returns the range in the image of bytes in a blob, `None` if they are outside.
     fn range(&mut self, blob: BlobId, range: &Range<u64>) -> Option<Range<u64>> {
         let whole = match &self.last {
             Some((last, whole)) if *last == blob => whole.clone(),
@@ -238,7 +233,6 @@ impl Places<'_> {
         Some(place(range.start)..place(range.end))
     }
 
-    /// Adds an extent of a file of `size` bytes.
     fn add(&mut self, scan: &mut FileScan, size: u64, extent: &Extent) {
         let logical = extent.logical.start..extent.logical.end.min(size);
         let len = logical.end.saturating_sub(logical.start);
@@ -266,7 +260,7 @@ impl Places<'_> {
         }
     }
 
-    /// Adds bytes of a compressed block: `len` of them after `skip`.
+    /// Adds `len` decoded bytes of a compressed block, starting `skip` bytes into it.
     fn encoded(
         &mut self,
         scan: &mut FileScan,
@@ -275,7 +269,7 @@ impl Places<'_> {
     ) {
         let whole = u64::from(block.decoded_len.max()).max(1);
         let mut stored = block.stored();
-        // Its first byte belongs to the span before as well, which counts it.
+        // The previous span shares the first byte and counts it.
         if matches!(
             block.codec,
             Codec::DeflateSpan { skip: 1.. } | Codec::GzipSpan { skip: 1.. }
@@ -288,7 +282,7 @@ impl Places<'_> {
         let bytes = match is_piece {
             false if is_same => 0,
             false => u64::from(block.len),
-            // No overflow: both are below 2^32.
+            // Cannot overflow: both factors are below 2^32.
             true => u64::from(block.len) * len.min(whole) / whole,
         };
         let Some(range) = self.range(block.blob, &stored) else {

@@ -1,4 +1,4 @@
-//! The map as one picture that does not move: SVG without script, style sheet or anything from elsewhere.
+//! Draws the map as a static SVG: without scripts, style sheets and external resources.
 
 use std::fmt::Write as _;
 
@@ -22,11 +22,8 @@ const MAP: Rect = Rect {
     width: WIDTH - 40.0,
     height: 640.0,
 };
-/// Columns of the bar.
 const COLUMNS: usize = 580;
-/// Levels of directories that are drawn.
 const LEVELS: usize = 4;
-/// Height of the line with the name of a directory.
 const LINE: f64 = 14.0;
 
 pub fn draw(map: &ImageMap, title: &str) -> String {
@@ -60,7 +57,6 @@ pub fn draw(map: &ImageMap, title: &str) -> String {
     out
 }
 
-/// Returns the colour of a kind.
 const fn colour(kind: Kind) -> &'static str {
     match kind {
         Kind::Metadata => "#8250c4",
@@ -124,7 +120,7 @@ fn legend(out: &mut String, map: &ImageMap) {
     }
 }
 
-/// Draws the bar: a column for each part of the image, divided by what it holds.
+/// Draws the bar: a column for each part of the image, divided by kind.
 fn bar(out: &mut String, bins: &[Bin]) {
     if bins.is_empty() {
         return;
@@ -158,7 +154,7 @@ fn bar(out: &mut String, bins: &[Bin]) {
     }
 }
 
-/// Returns the indices of what is in each directory, the largest first.
+/// Returns the indices of each directory's entries, largest first.
 fn children(nodes: &[TreeNode]) -> Vec<Vec<usize>> {
     let mut children = vec![Vec::new(); nodes.len()];
     for (index, node) in nodes.iter().enumerate().skip(1) {
@@ -180,7 +176,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Draws what is in a directory. Goes down a few levels only.
+    /// Draws a directory's entries, down to `LEVELS`.
     fn directory(&mut self, index: usize, room: Rect, level: usize) {
         let Some(node) = self.nodes.get(index) else {
             return;
@@ -218,7 +214,7 @@ impl Drawing<'_> {
         rect(self.out, area, &ratio_colour(&node.sums), &words);
         let has_label = area.width > 40.0 && area.height > 2.0 * LINE;
         if has_label {
-            // Seven units for a letter.
+            // A letter is about seven units wide.
             let room = area.width / 7.0;
             let fits = name.char_indices().map(|(at, _)| at);
             let end = fits
@@ -240,7 +236,7 @@ impl Drawing<'_> {
     }
 }
 
-/// Returns a colour between blue-green for what takes no room and red for what takes all of its length.
+/// Returns a colour from blue-green (compressed to nothing) to red (not compressed).
 fn ratio_colour(sums: &Sums) -> String {
     let len = sums.size.saturating_sub(sums.holes);
     if len == 0 {
@@ -250,7 +246,7 @@ fn ratio_colour(sums: &Sums) -> String {
     format!("hsl({:.0},55%,68%)", 160.0 - 150.0 * ratio)
 }
 
-/// Converts for drawing, where the last digits do not matter.
+/// Converts for drawing, where rounding does not matter.
 #[allow(clippy::as_conversions)] // Only digits beyond the sixteenth are lost.
 const fn float(n: u64) -> f64 {
     n as f64

@@ -1,42 +1,40 @@
-//! The largest files and directories of a tree, in bounded memory: small ones are added up in the directory
-//! they are in.
+//! The largest files and directories of a tree, in bounded memory. Small entries are added to their
+//! directory's total.
 
 use std::cmp::Reverse;
 
-/// Nodes that are left at the end. While the tree is walked there are up to twice as many, and the
-/// directories on the way to the current place.
+/// Maximum number of nodes in the result. During the walk there are up to twice as many, plus the
+/// directories from the root to the current path.
 const MOST: usize = 2000;
-/// Bytes of a name that are kept.
 const NAME: usize = 255;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Regular files. One with several names is counted where it was met first.
+    /// Number of regular files. A file with several names counts under the first.
     pub files: u64,
-    /// Other nodes, and further names of files.
+    /// Number of other nodes and of further names of files.
     pub others: u64,
-    /// Bytes of the files.
     pub size: u64,
-    /// Bytes of the image that they take. Of a block with pieces of several files each has its share.
+    /// Bytes that the files occupy in the image. Files that share a compressed block each count
+    /// their share of it.
     pub stored: u64,
     pub holes: u64,
-    /// Stored bytes that an earlier file has in the same place.
+    /// Stored bytes that are at the same offset as an earlier file's.
     pub shared: u64,
-    /// Bytes that are stored along with metadata.
+    /// Bytes stored inline with metadata.
     pub inline: u64,
-    /// Bytes that lie outside the image: in other devices, or in objects of a store.
+    /// Bytes outside the image: on other devices or in an object store.
     pub outside: u64,
-    /// Pieces that do not follow each other in the image.
+    /// Number of contiguous runs in the image.
     pub runs: u64,
-    /// Files of more than one piece.
     pub fragmented: u64,
 }
 
 impl Sums {
-    /// Returns the bytes of the image that the files take. Those that several files have in common count once.
+    /// Returns the bytes that the files occupy in the image, counting shared bytes once.
     #[must_use]
     pub const fn in_image(&self) -> u64 {
-        // The sums of files that lie about their length end at the maximum.
+        // The totals saturate if files claim absurd lengths.
         self.stored.saturating_sub(self.shared)
     }
 
@@ -44,7 +42,6 @@ impl Sums {
         self.each(other, u64::saturating_add);
     }
 
-    /// Takes away what was added.
     pub(super) fn subtract(&mut self, other: &Self) {
         self.each(other, u64::saturating_sub);
     }
@@ -71,31 +68,29 @@ impl Sums {
     }
 }
 
-/// A file or directory.
 #[derive(Clone, Debug)]
 pub struct TreeNode {
-    /// Index of the directory that it is in. That of the root is its own.
+    /// Index of the parent directory; the root is its own parent.
     pub parent: usize,
-    /// Its name, or the start of a long one.
+    /// The name, truncated to `NAME` bytes.
     pub name: Vec<u8>,
-    /// Whether it is a directory.
     pub is_dir: bool,
-    /// Of the file, or of all that is in the directory.
+    /// Totals of the file, or of everything below the directory.
     pub sums: Sums,
-    /// Of what is in the directory and has no node.
+    /// Totals of the directory's entries without a node.
     pub rest: Sums,
 }
 
-/// The tree. A directory comes before what is in it.
+/// Nodes in an order in which parents precede their entries.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     pub nodes: Vec<TreeNode>,
-    /// The directories on the way to the current place, the root first.
+    /// The directories from the root to the current path.
     open: Vec<usize>,
 }
 
 impl Tree {
-    /// Goes up to the directory at `depth`; that of the root is 0.
+    /// Returns to the directory at `depth`; the root is at depth 0.
     pub fn close(&mut self, depth: usize) {
         while self.open.len() > depth {
             let Some(done) = self.open.pop() else { return };
@@ -110,14 +105,12 @@ impl Tree {
         self.nodes.get_mut(*self.open.last()?)
     }
 
-    /// Enters a directory in the current one.
     pub fn enter(&mut self, name: &[u8]) {
         let index = self.push(name, true, Sums::default());
         self.open.push(index);
         self.bound();
     }
 
-    /// Adds a file to the current directory.
     pub fn file(&mut self, name: &[u8], sums: Sums) {
         if let Some(dir) = self.current() {
             dir.sums.add(&sums);
@@ -132,7 +125,7 @@ impl Tree {
         }
     }
 
-    /// Adds what gets no node to the current directory.
+    /// Adds totals without a node to the current directory.
     pub fn rest(&mut self, sums: &Sums) {
         if let Some(dir) = self.current() {
             dir.sums.add(sums);
@@ -159,8 +152,8 @@ impl Tree {
         index
     }
 
-    /// Adds the smaller half of the nodes to the directories that they are in. A node has no more weight than
-    /// its directory, and a higher index, so a directory never goes before what is in it.
+    /// Adds the smaller half of the nodes to their parents' `rest`. A node never ranks above its
+    /// parent (by size, then index), so a parent is never removed before its entries.
     fn prune(&mut self) {
         let rank = |(index, node): (usize, &TreeNode)| (node.sums.weight(), Reverse(index));
         let is_open = |index: usize| self.open.contains(&index);
@@ -175,7 +168,7 @@ impl Tree {
             None => return,
         };
         let mut kept: Vec<TreeNode> = Vec::new();
-        // The new index of each node that stays.
+        // New index of each remaining node.
         let mut moved: Vec<Option<usize>> = Vec::new();
         let open = std::mem::take(&mut self.open);
         for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
@@ -210,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Asserts that a directory is the sum of what is in it.
+    /// Asserts that each directory's totals are the sum of its entries.
     fn assert_sums(tree: &Tree) {
         let mut sums: Vec<_> = tree.nodes.iter().map(|node| node.rest).collect();
         for (index, node) in tree.nodes.iter().enumerate().rev() {

@@ -1,11 +1,11 @@
-//! Writes events as lines of text, for analysis after the mount has ended.
+//! The trace file: events as lines of text, for analysis after the mount has ended.
 //!
-//! One event a line, fields between tabs: microseconds since the start, kind, structure, purpose,
-//! outcome, blob, offset, length, microseconds that it took, node. Traces of older versions lack the last
-//! two. The name of a node is a comment for older versions: `# name`, node, directory, name, with tabs
-//! between them and `%` and two digits for bytes that are no printable ASCII. Text, because people and awk
-//! read such files as often as this program does. Events stay in a buffer until it is full or the writer is dropped. A failed write
-//! ends the trace, not the traced work.
+//! Each event is a line with tab-separated fields: microseconds since the start, kind, structure,
+//! purpose, outcome, blob, offset, length, duration in microseconds, node. Older versions wrote no
+//! duration and no node. A node's name is a comment, which older versions ignore: `# name`, node,
+//! directory and name, tab-separated, with `%xx` for bytes that are not printable ASCII. The format
+//! is text because people and awk read traces too. Events are buffered until the buffer is full or
+//! the writer is dropped. A failed write ends the trace, but not the traced work.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,34 +17,24 @@ use std::time::Duration;
 
 use forerun_io::{BlobId, Event, EventKind, EventSink, Purpose, Structure, Unpoisoned};
 
-/// The first line of a trace.
 const HEAD: &str =
     "# forerun trace 2: microseconds kind structure purpose outcome blob offset bytes took node";
 
-/// How the line with the name of a node starts.
 const NAME: &str = "# name\t";
 
-/// Number of nodes of which the writer remembers that it has written their names: at most 32 MiB. It
-/// writes the names of others each time.
+/// Maximum number of nodes whose names are known to be written (32 MiB); names of further nodes are
+/// written every time.
 const REMEMBERED_NAMES: usize = 1 << 20;
 
-/// A line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceRecord {
     Event(Event),
-    /// The name of a node.
-    Name {
-        node: u64,
-        /// The directory that it is in.
-        dir: u64,
-        name: Vec<u8>,
-    },
-    /// Nothing: a comment or a blank line.
+    Name { node: u64, dir: u64, name: Vec<u8> },
     Comment,
 }
 
 impl TraceRecord {
-    /// Parses a line of a trace. Returns nothing for a line that belongs to none.
+    /// Parses a line of a trace. Returns `None` for an invalid line.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         match parse_line(line)? {
@@ -54,19 +44,14 @@ impl TraceRecord {
     }
 }
 
-/// Writes each event to a file.
 #[derive(Debug)]
 pub struct TraceWriter {
     out: Mutex<Option<BufWriter<File>>>,
-    /// Nodes of which the name was written, with a hash of where it was.
+    /// Nodes whose name was written, with a hash of directory and name.
     named: Mutex<HashSet<(u64, u64)>>,
 }
 
 impl TraceWriter {
-    /// Begins a trace in an empty file.
-    ///
-    /// # Errors
-    /// The errors of writing.
     pub fn begin(file: File) -> io::Result<Self> {
         let mut out = BufWriter::with_capacity(1 << 16, file);
         writeln!(out, "{HEAD}")?;
@@ -77,9 +62,6 @@ impl TraceWriter {
     }
 
     /// Writes the buffered events to the file.
-    ///
-    /// # Errors
-    /// The errors of writing the file.
     pub fn flush(&self) -> io::Result<()> {
         let mut out = self.out.lock().unpoisoned();
         out.as_mut().map_or(Ok(()), BufWriter::flush)
@@ -116,20 +98,18 @@ impl EventSink for TraceWriter {
     }
 }
 
-/// Formats the name of a node as a line of a trace, without a newline.
 fn name_line(node: u64, dir: u64, name: &[u8]) -> String {
     let mut line = format!("{NAME}{node}\t{dir}\t");
     for &byte in name {
         match byte {
             b'!'..=b'~' if byte != b'%' => line.push(char::from(byte)),
-            // Writing to a string cannot fail.
+            // Writing to a String cannot fail.
             _ => drop(write!(line, "%{byte:02x}")),
         }
     }
     line
 }
 
-/// Parses what [`name_line`] makes.
 fn parse_name(line: &str) -> Option<TraceRecord> {
     let mut fields = line.strip_prefix(NAME)?.trim_end().split('\t');
     let node = fields.next()?.parse().ok()?;
@@ -149,7 +129,6 @@ fn parse_name(line: &str) -> Option<TraceRecord> {
     Some(TraceRecord::Name { node, dir, name })
 }
 
-/// Formats an event as a line of a trace, without a newline.
 fn line(event: &Event) -> String {
     let purpose = match event.kind {
         EventKind::SourceRead { purpose, .. } => purpose.name(),
@@ -169,8 +148,7 @@ fn line(event: &Event) -> String {
     )
 }
 
-/// Parses a line into its event. Returns `Some(None)` for a comment or blank line, and `None` for a
-/// line that is no event.
+/// Parses a line. Returns `Some(None)` for a comment or blank line, and `None` for an invalid line.
 fn parse_line(line: &str) -> Option<Option<Event>> {
     if line.starts_with('#') || line.trim().is_empty() {
         return Some(None);

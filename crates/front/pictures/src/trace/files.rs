@@ -1,52 +1,47 @@
-//! How long files were waited for, and their names.
+//! Waiting times per file, and file names.
 
 use std::collections::HashMap;
 
-/// Files of which the times are kept: about 25 MiB with their bars.
+/// Maximum number of files with times: about 25 MiB including their bars.
 const MOST_FILES: usize = 1 << 14;
-/// Bars of one file.
 const MOST_BARS: usize = 64;
-/// Names that are kept, and their bytes.
+/// Maximum number of names, and of their bytes.
 const MOST_NAMES: usize = 1 << 18;
 const MOST_NAME_BYTES: usize = 32 << 20;
-/// Directories of a path that is put together.
 const MOST_DEPTH: usize = 64;
 
-/// A time in which a file was read or written.
+/// A period in which a file was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// From the start of its first request, in microseconds,
+    /// Start of the first request, in microseconds.
     pub start: u64,
-    /// to the end of its last.
+    /// End of the last request, in microseconds.
     pub end: u64,
     pub requests: u64,
     pub bytes: u64,
 }
 
-/// The use of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
     pub reads: u64,
     pub writes: u64,
     pub bytes: u64,
-    /// Time that they took together, in microseconds.
+    /// Total duration of the requests, in microseconds.
     pub took: u64,
-    /// Time of the slowest one.
     pub slowest: u64,
-    /// The times, in the order of the trace.
+    /// Periods of activity, in trace order.
     pub bars: Vec<Bar>,
 }
 
-/// The files of a trace: all of them while they are few, else those that took longest.
+/// The files of a trace: all of them up to `MOST_FILES`, otherwise the slowest.
 #[derive(Clone, Debug, Default)]
 pub struct FileTimes {
     files: HashMap<u64, FileUse>,
-    /// Number of times that a file was left out because it took less time than others.
+    /// How often a file was dropped because others took longer.
     pub left_out: u64,
 }
 
 impl FileTimes {
-    /// Adds a read, or a write, that ended at `end`.
     pub fn add(&mut self, node: u64, is_write: bool, bar: Bar) {
         let took = bar.end.saturating_sub(bar.start);
         let file = self.files.entry(node).or_default();
@@ -67,7 +62,7 @@ impl FileTimes {
         }
     }
 
-    /// Returns the slowest files with their nodes, the slowest first.
+    /// Returns the slowest files with their nodes, slowest first.
     pub fn slowest(&self, most: usize) -> Vec<(u64, &FileUse)> {
         let mut files: Vec<_> = self
             .files
@@ -79,12 +74,10 @@ impl FileTimes {
         files
     }
 
-    /// Returns the number of files that are kept.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Forgets half of the files.
     fn forget_the_quick(&mut self) {
         let mut times: Vec<_> = self
             .files
@@ -100,7 +93,6 @@ impl FileTimes {
     }
 }
 
-/// Joins bars to one.
 fn joined(bars: &[Bar]) -> Bar {
     let none = Bar {
         start: u64::MAX,
@@ -116,7 +108,6 @@ fn joined(bars: &[Bar]) -> Bar {
     })
 }
 
-/// The names of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: HashMap<u64, (u64, Box<[u8]>)>,
@@ -124,7 +115,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// Keeps the name of a node, if there is room.
     pub fn add(&mut self, node: u64, dir: u64, name: &[u8]) {
         let has_room = self.names.len() < MOST_NAMES
             && self.bytes.saturating_add(name.len()) < MOST_NAME_BYTES;
@@ -136,7 +126,7 @@ impl Names {
         }
     }
 
-    /// Returns the path of a node as far as it is known; nothing for a node without a name.
+    /// Returns a node's path as far as names are known, `None` for a node without a name.
     pub fn path(&self, node: u64) -> Option<Vec<u8>> {
         let mut parts = Vec::new();
         let mut at = node;

@@ -1,7 +1,8 @@
-//! A trace as a picture: what was read where and when, how much was in flight, which files took longest.
+//! Draws a trace: what was read where and when, how much was in flight, and which files took
+//! longest.
 //!
-//! A trace has any number of events. Sums are exact; what is drawn one by one is thinned, and the page says
-//! so. Memory is bounded: about 100 MiB for the longest trace.
+//! A trace can have any number of events. Totals are exact; individually drawn events are thinned
+//! out, and the page says so. Memory is bounded to about 100 MiB.
 
 mod file;
 mod files;
@@ -22,12 +23,11 @@ use timeline::{Link, Lookups, Timeline};
 const BODY: &str = include_str!("../../assets/trace.html");
 const SCRIPT: &str = include_str!("../../assets/trace.js");
 
-/// Files of which the figures are given.
 const SHOWN_FILES: usize = 40;
-/// Classes of length: 0 and 1 bytes, 2 and 3, up to 4 GiB and more.
+/// Number of length classes: 0 and 1 bytes, 2 and 3, and so on, up to 4 GiB and more.
 const SIZES: usize = 33;
 
-/// A kind of request, as the graph colours it.
+/// A kind of request, with its own colour in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Metadata,
@@ -38,7 +38,7 @@ enum Class {
     Write,
 }
 
-/// The classes, in the order of the legend.
+/// In the order of the legend.
 const CLASSES: [Class; 6] = [
     Class::Metadata,
     Class::Data,
@@ -49,7 +49,7 @@ const CLASSES: [Class; 6] = [
 ];
 
 impl Class {
-    /// Returns the class of an event; nothing for one that is no request for bytes of the image.
+    /// Returns the class of an event, `None` if the event requests no bytes of the image.
     const fn of(kind: EventKind) -> Option<Self> {
         match kind {
             EventKind::SourceRead { purpose, .. } => Some(match purpose {
@@ -76,7 +76,6 @@ impl Class {
     }
 }
 
-/// The requests of one class.
 #[derive(Clone, Debug)]
 struct ClassSums {
     requests: u64,
@@ -123,7 +122,6 @@ impl ClassSums {
     }
 }
 
-/// A picture of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct TracePicture {
     classes: [ClassSums; CLASSES.len()],
@@ -137,13 +135,11 @@ pub struct TracePicture {
 }
 
 impl TracePicture {
-    /// Creates the picture of an empty trace.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a line of the trace.
     pub fn add(&mut self, record: &TraceRecord) {
         match record {
             TraceRecord::Event(event) => self.event(event),
@@ -200,7 +196,7 @@ impl TracePicture {
         self.timeline.lookup(at, found);
     }
 
-    /// Returns the figures, as docs/json.md describes them.
+    /// Returns the figures described in docs/json.md.
     #[must_use]
     pub fn json(&self) -> Value {
         let classes = CLASSES.iter().zip(&self.classes).map(|(class, sums)| {
@@ -234,7 +230,7 @@ impl TracePicture {
         })
     }
 
-    /// Returns the slowest files, with the times of their requests if `bars` is set.
+    /// Returns the slowest files, with their periods of activity if `bars` is set.
     fn slowest(&self, bars: bool) -> Vec<Value> {
         let files = self.files.slowest(SHOWN_FILES).into_iter();
         let file = |(node, file): (u64, &files::FileUse)| {
@@ -258,7 +254,6 @@ impl TracePicture {
         files.map(file).collect()
     }
 
-    /// Returns the page with the picture.
     #[must_use]
     pub fn page(&self, title: &str) -> String {
         let points = CLASSES.iter().zip(&self.classes).map(|(class, sums)| {

@@ -1,28 +1,26 @@
-//! The requests that a graph shows one by one: all of them while they are few, else one of 2, of 4, of 8.
+//! The requests that a graph shows individually: all of them, or every second, fourth, eighth and
+//! so on if there are too many.
 
 use serde_json::Value;
 
-/// Most points of one kind.
 const MOST: usize = 2048;
 
-/// A request as a point, or a short line, over time.
+/// A request as a point or a short line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When it began, in microseconds.
+    /// Start in microseconds.
     pub start: u64,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub took: u64,
     pub offset: u64,
     pub len: u64,
-    /// The blob that the bytes are in.
     pub blob: u64,
     pub failed: bool,
 }
 
-/// Points of one kind.
 #[derive(Clone, Debug)]
 pub struct Points {
-    /// One of this many is kept.
+    /// Keeps one of this many requests.
     pub every: u64,
     seen: u64,
     kept: Vec<Point>,
@@ -39,7 +37,7 @@ impl Default for Points {
 }
 
 impl Points {
-    /// Adds a point, if it is one of those that are kept.
+    /// Adds a point unless it is thinned out.
     pub fn add(&mut self, point: Point) {
         if self.seen.is_multiple_of(self.every) {
             if self.kept.len() >= MOST {
@@ -57,7 +55,7 @@ impl Points {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Returns the points as lists of start, time, offset, length, blob, and 1 for a failure.
+    /// Returns the points as lists of start, duration, offset, length, blob, and 1 for a failure.
     pub fn json(&self) -> Value {
         let list = |point: &Point| {
             Value::from(vec![

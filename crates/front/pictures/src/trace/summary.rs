@@ -1,5 +1,4 @@
-//! The summary of a trace: requests by structure, their sizes, and the bytes that were transferred
-//! twice.
+//! Summarises a trace: requests by structure, their sizes, and bytes transferred more than once.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +6,30 @@ use forerun_io::{BlobId, Event, EventKind, Structure};
 
 use crate::ranges::ByteRanges;
 
-/// A sector: the smallest unit of a request.
 const SECTOR: u64 = 512;
 
-/// Requests to the device come first.
+/// Order of the rows: requests to the device come first.
 const ORDER: [&str; 5] = ["source_read", "write", "flush", "discard", "fetch"];
 
-/// The requests of one kind for one kind of structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceRow {
     pub requests: u64,
     pub bytes: u64,
-    /// Sectors beyond the first of each request.
+    /// Number of sectors beyond each request's first.
     pub merged: u64,
-    /// Bytes that an earlier request of this kind had already transferred. Too many in a trace of more
-    /// than a million places that do not touch: gaps between them are closed then.
+    /// Bytes that an earlier request of this kind had transferred already. Overestimated if the
+    /// trace has more than a million separate ranges, because holes between them are filled.
     pub again: u64,
     pub failed: u64,
 }
 
-/// A row, and the first place of its requests.
+/// A row, and the lowest offset of its requests.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     row: TraceRow,
     start: u64,
 }
 
-/// The sums over a trace.
 #[derive(Clone, Debug, Default)]
 pub struct TraceSummary {
     rows: BTreeMap<(&'static str, Structure), Sums>,
@@ -41,7 +37,6 @@ pub struct TraceSummary {
 }
 
 impl TraceSummary {
-    /// Adds an event to the sums.
     pub fn add(&mut self, event: &Event) {
         let name = event.kind.name();
         let key = (name, event.structure);
@@ -67,8 +62,8 @@ impl TraceSummary {
         }
     }
 
-    /// Returns kind of request, structure and sums, in the order of the data flow. Structures that only a
-    /// driver knows are in the order of their places.
+    /// Returns kind, structure and totals, in the order of the data flow. Structures defined by a
+    /// driver are ordered by offset.
     pub fn rows(&self) -> impl Iterator<Item = (&'static str, Structure, &TraceRow)> {
         let first = ORDER.iter().flat_map(|kind| self.of_kind(kind));
         let rest = self
@@ -92,7 +87,6 @@ impl TraceSummary {
         all.map(|((kind, structure), sums)| (*kind, *structure, &sums.row))
     }
 
-    /// Returns the sums of one kind of request over all structures.
     #[must_use]
     pub fn total(&self, kind: &str) -> TraceRow {
         let mut total = TraceRow::default();

@@ -1,41 +1,41 @@
-//! Sums over time, for a trace of unknown length: when it gets longer than the bins reach, two become one.
+//! Totals over time for a trace of unknown length. When the trace outgrows the bins, each pair of
+//! bins is merged.
 
 pub const BINS: usize = 1024;
 
-/// The latest time that is told from later ones, in microseconds: 35 years.
+/// Maximum time in microseconds (35 years); later times are clamped.
 const LATEST: u64 = 1 << 50;
-/// The longest request that is told from longer ones, in bytes.
+/// Maximum request length in bytes; longer requests are clamped.
 const LONGEST: u64 = 1 << 48;
 
-/// Bytes in flight: the area below steps up at the starts of requests, and down at their ends.
+/// Bytes in flight over time, as a step function: it rises at the start of a request and falls at
+/// its end.
 #[derive(Clone, Debug)]
 struct Flight {
-    /// Byte-microseconds in each bin of the steps that lie in it.
+    /// For each bin, the byte-microseconds within the bin of the steps that lie in it.
     area: Vec<i128>,
-    /// Bytes that the steps of the bin before add from the start of this one on.
+    /// For each bin, the change in bytes in flight that the steps in the previous bin cause from
+    /// the start of this one.
     rate: Vec<i128>,
 }
 
-/// Results of lookups in the caches of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
     pub hits: u64,
-    /// On its way already.
+    /// Found in flight.
     pub waits: u64,
     pub misses: u64,
 }
 
-/// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// To the image or device.
+    /// Requests to the image or device.
     Device,
     Server,
 }
 
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// Microseconds of a bin.
     pub width: u64,
     device: Flight,
     server: Flight,
@@ -58,7 +58,6 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds a request of `len` bytes.
     pub fn request(&mut self, link: Link, start: u64, end: u64, len: u64) {
         let (start, end) = (start.min(end).min(LATEST), end.min(LATEST));
         self.reach(end);
@@ -71,7 +70,6 @@ impl Timeline {
         flight.step(width, end, -len);
     }
 
-    /// Adds a lookup in a cache.
     pub fn lookup(&mut self, at: u64, found: Lookups) {
         let at = at.min(LATEST);
         self.reach(at);
@@ -80,7 +78,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the mean of bytes in flight in each bin.
+    /// Returns the mean bytes in flight in each bin.
     pub fn in_flight(&self, link: Link) -> Vec<u64> {
         let flight = match link {
             Link::Device => &self.device,
@@ -96,12 +94,11 @@ impl Timeline {
         means.collect()
     }
 
-    /// Returns the lookups in each bin.
     pub fn lookups(&self) -> &[Lookups] {
         &self.lookups
     }
 
-    /// Makes the bins wide enough to hold `at`.
+    /// Widens the bins until they cover `at`.
     fn reach(&mut self, at: u64) {
         while index(at, self.width) >= BINS {
             self.device.double(self.width);
@@ -118,7 +115,6 @@ impl Timeline {
 }
 
 impl Lookups {
-    /// Returns the sum of both.
     pub const fn and(self, other: Self) -> Self {
         Self {
             hits: self.hits + other.hits,
@@ -144,7 +140,7 @@ impl Flight {
         for (bin, area) in self.area.iter_mut().enumerate() {
             let (first, second) = (2 * bin, 2 * bin + 1);
             let of_second = at(&old_rate, second) * i128::from(width);
-            // The last rate has no bin: it is that of steps that are over.
+            // `rate[BINS]` belongs to no bin.
             let of_second = if second < BINS { of_second } else { 0 };
             *area = at(&old_area, first) + at(&old_area, second) + of_second;
         }

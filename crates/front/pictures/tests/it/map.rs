@@ -1,4 +1,4 @@
-//! Maps of images in memory: each byte once, in bounded memory, and no data read.
+//! Maps of in-memory images: every byte counts once, memory is bounded, and no file data is read.
 
 use forerun_engine::EngineOptions;
 use forerun_io::{BlobId, Counter};

@@ -1,4 +1,4 @@
-//! Long and hostile traces: bounded pages, exact sums.
+//! Long and hostile traces: pages are bounded and totals exact.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn event(kind: EventKind, n: u64, offset: u64, len: u64) -> TraceRecord {
     })
 }
 
-/// Kinds of all classes.
+/// Event kinds that cover all classes.
 const KINDS: [EventKind; 8] = [
     DEMAND,
     EventKind::SourceRead {

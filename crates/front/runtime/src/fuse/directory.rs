@@ -11,24 +11,23 @@ use super::protocol::{Dirent, EntryOut};
 use super::server::entry;
 use crate::contents::Contents;
 
-/// Positions of `.` and `..`. Those of the driver follow.
+/// Offsets of `.` and `..`; the driver's offsets are shifted by two.
 const DOTS: [(u64, &[u8]); 2] = [(0, b"."), (1, b"..")];
 
-/// Names of a directory, as many as fit into an answer.
 pub struct Listing<'l> {
     pub contents: &'l Contents,
     pub numbers: Numbers,
-    /// Whether each name comes with the properties of its node.
+    /// Whether the answer includes each entry's attributes (READDIRPLUS).
     pub plus: bool,
     pub room: u32,
 }
 
 impl Listing<'_> {
-    /// Appends the names of `dir` from a position on.
+    /// Appends entries of `dir`, from offset `from`, as many as fit.
     pub fn list(&self, dir: NodeId, from: u64, out: &mut Vec<u8>) -> Result<()> {
         let number = self.numbers.number(dir);
         for (at, name) in DOTS.iter().filter(|(at, _)| *at >= from) {
-            // The kernel replaces the number of `..`.
+            // The kernel substitutes the inode number of `..`.
             let fits = self.push(number, at + 1, 4, name, &EntryOut::default(), out);
             if fits.is_break() {
                 return Ok(());
@@ -41,7 +40,8 @@ impl Listing<'_> {
             let number = self.numbers.number(found.node);
             let kind = kind_bits(found.kind);
             let full = match self.plus {
-                // Without properties the kernel asks for them, and gets the error.
+                // On an error the entry goes without attributes; the kernel then looks them up and
+                // gets the error.
                 true => driver.metadata(found.node).ok(),
                 false => None,
             };

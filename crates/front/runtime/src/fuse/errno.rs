@@ -1,12 +1,12 @@
-//! The errno that the kernel gets for an error of the driver.
+//! Maps driver errors to errno.
 //!
-//! `forerun-fuse` has a larger table, for volumes that change. The runtime cannot use that crate: it brings the library,
-//! the engine and an implementation of the whole protocol.
+//! `forerun-fuse` has a larger table for writable volumes, but would bring the FUSE library and the
+//! engine into the runtime.
 
 use forerun_vfs::Error;
 use rustix::io::Errno;
 
-/// Returns the errno for `error`. Damage and failed reads are `EIO`.
+/// Returns the errno for `error`. Corruption and read errors are `EIO`.
 pub const fn errno(error: &Error) -> Errno {
     match error {
         Error::NotFound => Errno::NOENT,

@@ -1,4 +1,4 @@
-//! The mount's side of the runtime: the FUSE protocol over the image.
+//! The runtime's FUSE server.
 
 mod directory;
 mod errno;

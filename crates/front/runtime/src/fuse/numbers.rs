@@ -1,25 +1,26 @@
-//! Inode numbers of nodes, and properties of nodes as the kernel takes them.
+//! Inode numbers and attributes for the kernel.
 
 use forerun_vfs::{FileType, Metadata, NodeId};
 
 use super::protocol::{Attr, ROOT};
 
-/// Numbers below are taken: 0 is no inode, 1 the root.
+/// The first number for other nodes: 0 is invalid, 1 is the root.
 const FIRST: u64 = 2;
 
-/// The mapping of nodes to inode numbers, and the owner of all files.
+/// Maps nodes to inode numbers. All files get one owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     pub root: NodeId,
-    /// The user of the process that mounts. The owners that the image names mean nothing here, and in a user
-    /// namespace they have no numbers.
+    /// The user of the mounting process. The image's owners mean nothing here and may be unmapped
+    /// in a user namespace.
     pub uid: u32,
     pub gid: u32,
     pub block_size: u32,
 }
 
 impl Numbers {
-    /// Returns the inode number of a node. References of SquashFS have 48 bits, so they do not overflow.
+    /// Returns the inode number of a node. SquashFS inode references have 48 bits, so the sum
+    /// cannot overflow.
     pub const fn number(&self, node: NodeId) -> u64 {
         if node.0 == self.root.0 {
             return ROOT;
@@ -27,7 +28,7 @@ impl Numbers {
         node.0 + FIRST
     }
 
-    /// Returns the node of an inode number that [`number`](Self::number) returned; nothing for others.
+    /// Returns the node for a number from [`number`](Self::number), `None` for an invalid number.
     pub fn node(&self, number: u64) -> Option<NodeId> {
         match number {
             ROOT => Some(self.root),
@@ -35,9 +36,8 @@ impl Numbers {
         }
     }
 
-    /// Returns the properties of a node.
     pub fn attr(&self, number: u64, metadata: &Metadata) -> Attr {
-        // Times before the epoch are rare enough in an AppImage to be the epoch.
+        // Times before the epoch become the epoch.
         let mtime = u64::try_from(metadata.mtime.seconds).unwrap_or(0);
         let nanoseconds = metadata.mtime.nanoseconds;
         Attr {
@@ -61,7 +61,7 @@ impl Numbers {
     }
 }
 
-/// Returns the kind as the upper bits of a mode, and as directories list it.
+/// Returns the file type as in bits 12 to 15 of a mode; directory entries use the same numbers.
 pub const fn kind_bits(kind: FileType) -> u32 {
     match kind {
         FileType::Fifo => 1,

@@ -1,17 +1,15 @@
-//! The structures of the FUSE protocol that a read-only filesystem needs, as `linux/fuse.h` documents them.
+//! The FUSE protocol structures for a read-only filesystem, from `linux/fuse.h`.
 //!
-//! Numbers have the machine's byte order. Both sides are of one machine.
+//! Integers have native byte order, because both sides are on the same machine.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Version of the protocol that the server speaks: that of Linux 5.4, whose structures later kernels accept.
+/// Protocol version 7.31 of Linux 5.4; later kernels accept its structures.
 pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 31;
 
-/// The number of the root directory.
 pub const ROOT: u64 = 1;
 
-/// Requests, by their numbers.
 pub mod op {
     pub const LOOKUP: u32 = 1;
     pub const FORGET: u32 = 2;
@@ -33,7 +31,6 @@ pub mod op {
     pub const READDIRPLUS: u32 = 44;
 }
 
-/// Properties of the connection, which INIT chooses.
 pub mod flag {
     pub const ASYNC_READ: u32 = 1 << 0;
     pub const DO_READDIRPLUS: u32 = 1 << 13;
@@ -57,7 +54,7 @@ macro_rules! structure {
 }
 
 structure!(
-    /// In front of each request.
+    /// Header of each request.
     InHeader {
         len: u32,
         opcode: u32,
@@ -71,7 +68,7 @@ structure!(
 );
 
 structure!(
-    /// In front of each answer.
+    /// Header of each answer.
     OutHeader { len: u32, error: i32, unique: u64 }
 );
 
@@ -132,7 +129,7 @@ structure!(EntryOut {
 });
 
 structure!(
-    /// Of READ, READDIR and READDIRPLUS.
+    /// Body of READ, READDIR and READDIRPLUS.
     ReadIn {
         fh: u64,
         offset: u64,
@@ -145,12 +142,12 @@ structure!(
 );
 
 structure!(
-    /// In front of each name.
+    /// Header of each directory entry; the name follows.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }
 );
 
 structure!(
-    /// Of GETXATTR and LISTXATTR. A size of 0 asks for the size.
+    /// Body of GETXATTR and LISTXATTR. Size 0 asks for the required size.
     XattrIn { size: u32, padding: u32 }
 );
 

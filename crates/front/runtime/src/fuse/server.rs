@@ -1,8 +1,9 @@
-//! Serves the mount of the AppImage runtime with its own small FUSE loop.
+//! A small FUSE server loop for the AppImage runtime.
 //!
-//! forerun's FUSE library and its dependencies would be larger than the whole runtime. Each thread takes a request,
-//! answers it, and takes the next one. Images are read-only and no state is kept between requests, so FORGET and
-//! RELEASE do nothing, and the kernel may cache names, properties and pages for any time.
+//! forerun's FUSE library with its dependencies would be larger than the whole runtime. Each thread
+//! takes a request, answers it, and takes the next one. The image is read-only and no state is kept
+//! between requests, so FORGET and RELEASE do nothing and the kernel may cache everything
+//! indefinitely.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,22 +23,19 @@ use super::protocol::{
 };
 use crate::contents::Contents;
 
-/// Bytes of the longest request: names, and no data. The kernel demands as much.
+/// Buffer size for requests. They contain names but no data; the kernel demands at least this.
 const REQUEST: usize = 64 << 10;
-/// Pages of one answer, at most: 1 MiB.
 const MAX_PAGES: u16 = 256;
-/// The longest answer to one request.
 const MAX_ANSWER: u32 = 1 << 20;
-/// Readahead that the kernel may use.
 const READAHEAD: u32 = 1 << 20;
-/// Seconds for which names and properties are valid. Images do not change.
+/// Validity of names and attributes in seconds: images do not change.
 const FOREVER: u64 = 1 << 30;
-/// Threads that serve a mount. More would keep more decoded blocks at a time than users expect of a runtime.
+/// Maximum server threads. More would use more memory for decoded blocks than users expect of a
+/// runtime.
 const MAX_THREADS: usize = 4;
-/// The longest list of extended attributes that the kernel takes.
+/// Maximum length of a list of extended attributes in the kernel.
 const MAX_XATTR: usize = 64 << 10;
 
-/// The state that all threads share.
 struct Server {
     connection: OwnedFd,
     contents: Contents,
@@ -45,10 +43,10 @@ struct Server {
     has_xattrs: bool,
 }
 
-/// An answer: bytes, or an error. `None` where the kernel expects no answer.
+/// Bytes, an errno, or `None` if the kernel expects no answer.
 type Answer = Option<Result<Vec<u8>, Errno>>;
 
-/// Serves the connection until the mount ends. All files belong to this user and group.
+/// Serves the connection until it is unmounted. `uid` and `gid` own all files.
 pub fn serve(connection: OwnedFd, contents: Contents, uid: u32, gid: u32) {
     let volume = contents.driver().volume();
     let numbers = Numbers {
@@ -64,14 +62,14 @@ pub fn serve(connection: OwnedFd, contents: Contents, uid: u32, gid: u32) {
         numbers,
         has_xattrs,
     });
-    // The first request is INIT. Before it is answered no other one comes.
+    // INIT is the first request; the kernel sends no other before it is answered.
     if !server.serve_one(&mut vec![0; REQUEST]) {
         return;
     }
     let threads = thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
     for _ in 1..threads {
         let server = Arc::clone(&server);
-        // With fewer threads it is only slower.
+        // If a thread cannot be started, serving is only slower.
         let _handle = thread::Builder::new().spawn(move || server.run());
     }
     server.run();
@@ -83,11 +81,11 @@ impl Server {
         while self.serve_one(&mut buffer) {}
     }
 
-    /// Takes one request and answers it. Returns whether more may come.
+    /// Takes and answers one request. Returns false when the connection has ended.
     fn serve_one(&self, buffer: &mut [u8]) -> bool {
         let len = match rustix::io::read(&self.connection, &mut *buffer) {
             Ok(len) => len,
-            // Interrupted requests are gone; a signal changes nothing.
+            // The request was interrupted and withdrawn; take the next one.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => return true,
             Err(_) => return false,
         };
@@ -107,7 +105,7 @@ impl Server {
             op::INIT => init(body),
             op::DESTROY | op::RELEASE | op::RELEASEDIR => Ok(Vec::new()),
             op::OPEN | op::OPENDIR => {
-                // The kernel asks once, and opens files without the server from then on.
+                // ENOSYS tells the kernel to open files without asking the server.
                 Err(Errno::NOSYS)
             }
             op::STATFS => Ok(self.statfs()),
@@ -149,7 +147,7 @@ impl Server {
                     room: asked.size.min(MAX_ANSWER),
                 };
                 match listing.list(node, asked.offset, &mut out) {
-                    // What could be read of a damaged directory comes first.
+                    // Return the entries read so far; the next request reports the damage.
                     Err(_) if !out.is_empty() => Ok(out),
                     listed => listed.map(|()| out).map_err(|error| errno(&error)),
                 }
@@ -173,7 +171,7 @@ impl Server {
         let driver = self.contents.driver();
         let found = driver.lookup(dir, name).map_err(|error| errno(&error))?;
         let Some(node) = found else {
-            // Number 0 has the kernel remember that there is no such name.
+            // Node ID 0 lets the kernel cache that the name does not exist.
             return Ok(bytes(&EntryOut {
                 entry_valid: FOREVER,
                 ..EntryOut::default()
@@ -183,9 +181,9 @@ impl Server {
         Ok(bytes(&entry(&self.numbers, node, &metadata)))
     }
 
-    /// Returns the value of an attribute, or without a name the names of all.
+    /// Returns the value of an attribute, or all names if `wanted` is `None`.
     fn xattr(&self, node: NodeId, wanted: Option<&[u8]>, size: u32) -> Result<Vec<u8>, Errno> {
-        // SquashFS has no access control lists: `ls -l` asks once, not for each file.
+        // SquashFS has no ACLs. EOPNOTSUPP makes `ls -l` ask once instead of once per file.
         if wanted.is_some_and(is_acl) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -237,7 +235,7 @@ impl Server {
 fn init(body: &[u8]) -> Result<Vec<u8>, Errno> {
     let asked: InitIn = structure(body)?;
     if asked.major != MAJOR || asked.minor < MINOR {
-        // Linux before 5.4 has shorter structures.
+        // Linux before 5.4 uses shorter structures.
         return Err(Errno::PROTO);
     }
     let wanted = flag::ASYNC_READ
@@ -262,7 +260,7 @@ fn init(body: &[u8]) -> Result<Vec<u8>, Errno> {
     }))
 }
 
-/// Returns what the kernel learns about a name.
+/// Returns the answer to LOOKUP for `node`.
 pub fn entry(numbers: &Numbers, node: NodeId, metadata: &Metadata) -> EntryOut {
     let number = numbers.number(node);
     EntryOut {
@@ -274,7 +272,7 @@ pub fn entry(numbers: &Numbers, node: NodeId, metadata: &Metadata) -> EntryOut {
     }
 }
 
-/// Sends an answer. Returns whether the mount is still there.
+/// Sends an answer. Returns false when the connection has ended.
 fn send(connection: BorrowedFd<'_>, unique: u64, answer: Result<Vec<u8>, Errno>) -> bool {
     let (body, error) = match answer {
         Ok(body) => (body, 0),
@@ -286,7 +284,7 @@ fn send(connection: BorrowedFd<'_>, unique: u64, answer: Result<Vec<u8>, Errno>)
     let header = OutHeader { len, error, unique };
     let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(&body)];
     match rustix::io::writev(connection, &parts) {
-        // A request that was interrupted takes no answer.
+        // ENOENT: the request was interrupted and needs no answer.
         Ok(_) | Err(Errno::NOENT | Errno::INTR) => true,
         Err(Errno::NODEV) => false,
         Err(_) => true,
@@ -299,7 +297,7 @@ fn structure<T: FromBytes + KnownLayout + Immutable>(body: &[u8]) -> Result<T, E
         .map_err(|_| Errno::INVAL)
 }
 
-/// Returns the name at the start of `body`, which ends with a zero.
+/// Returns the NUL-terminated name at the start of `body`.
 fn name(body: &[u8]) -> Result<&[u8], Errno> {
     let end = body.iter().position(|&byte| byte == 0);
     end.and_then(|end| body.get(..end)).ok_or(Errno::INVAL)

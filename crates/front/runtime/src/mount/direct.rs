@@ -1,4 +1,4 @@
-//! mount(2) by this process.
+//! Mounts with mount(2) in this process.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,10 +11,7 @@ use rustix::process::{getgid, getuid};
 use super::{FSTYPE, plain};
 use crate::failure::Failure;
 
-/// Opens a connection with the kernel. A mount must come from the user namespace that opened it.
-///
-/// # Errors
-/// The errors of opening `/dev/fuse`.
+/// Opens `/dev/fuse`. The mount must be made in the user namespace that opened it.
 pub fn open_device() -> Result<OwnedFd, Failure> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty());
@@ -26,13 +23,9 @@ pub fn open_device() -> Result<OwnedFd, Failure> {
     }
 }
 
-/// Mounts a connection on the directory.
-///
-/// # Errors
-/// The errors of mount(2).
 pub fn attach_to(connection: &OwnedFd, place: &Path, name: &str) -> Result<(), Failure> {
     let failed = |error: rustix::io::Errno| Failure::io("mounting", &error.into());
-    // The directory itself, whatever becomes of its path.
+    // Mount through a descriptor, so that replacing the path has no effect.
     let through = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(place, through, Mode::empty()).map_err(failed)?;
     let target = format!("/proc/self/fd/{}", opened.as_raw_fd());
@@ -47,10 +40,6 @@ pub fn attach_to(connection: &OwnedFd, place: &Path, name: &str) -> Result<(), F
     rustix::mount::mount(plain(name), target, FSTYPE, flags, data.as_c_str()).map_err(failed)
 }
 
-/// Opens a connection and mounts it on the directory.
-///
-/// # Errors
-/// The errors of both.
 pub fn attach(place: &Path, name: &str) -> Result<OwnedFd, Failure> {
     let connection = open_device()?;
     attach_to(&connection, place, name)?;

@@ -1,4 +1,4 @@
-//! fusermount3, a set-user-id program that mounts for users and sends the connection back over a socket.
+//! Mounts with fusermount3, a set-user-ID program that sends the connection back over a socket.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -12,20 +12,16 @@ use super::{FSTYPE, plain};
 use crate::failure::Failure;
 use crate::helper::find_fusermount;
 
-/// More than that is no error message.
 const MESSAGE: u64 = 4 << 10;
 
-/// Has fusermount mount on the directory. Returns the connection.
-///
-/// # Errors
-/// What fusermount says.
+/// Mounts on `place` with fusermount. Returns the connection.
 pub fn attach(place: &Path, name: &str) -> Result<OwnedFd, Failure> {
     let program = find_fusermount()?;
     let failed = |error: io::Error| Failure::io(&program.display().to_string(), &error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     let subtype = FSTYPE.strip_prefix("fuse.").unwrap_or_default();
-    // The command is dropped at the end of the statement, and our copy of the helper's end with it: its death is
-    // then our end of file.
+    // Dropping the command at the end of the statement closes our copy of the helper's socket, so
+    // that the helper's exit is our end of file.
     let process = Command::new(&program)
         .arg("-o")
         .arg(format!(
@@ -45,7 +41,7 @@ pub fn attach(place: &Path, name: &str) -> Result<OwnedFd, Failure> {
     received.ok_or_else(|| Failure::new(words))
 }
 
-/// Waits for the helper to end. Returns its error output, or its exit status if it said nothing.
+/// Waits for the helper to exit. Returns its error output, or its exit status if that is empty.
 fn last_words(mut process: Child) -> String {
     let mut words = Vec::new();
     if let Some(stderr) = process.stderr.take() {
@@ -59,7 +55,8 @@ fn last_words(mut process: Child) -> String {
     }
 }
 
-/// Receives the connection, which comes with one byte; nothing if the helper ended without sending it.
+/// Receives the connection, which comes with one byte; `None` if the helper exited without sending
+/// it.
 fn receive(socket: &UnixStream) -> Option<OwnedFd> {
     let received = packet::receive(socket, 1).ok()??;
     received.descriptors.into_iter().next()

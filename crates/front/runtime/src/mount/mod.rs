@@ -1,7 +1,8 @@
-//! The ways in which the image is mounted, and the order in which they are tried.
+//! Mount methods, in the order in which they are tried.
 //!
-//! Root mounts. Others get a user namespace, where every user may mount, and where they do not, fusermount does it for
-//! them. Root does not get a namespace: an AppImage that administers the machine needs the real one.
+//! Root mounts directly. Other users get a user namespace, in which any user may mount; if that is
+//! not permitted, fusermount mounts for them. Root gets no namespace, because an AppImage that
+//! administers the machine needs the real one.
 
 mod direct;
 mod fusermount;
@@ -17,24 +18,21 @@ use crate::cleaning;
 use crate::failure::Failure;
 use crate::processes::{self, Way};
 
-/// Chooses the ways that are tried, and their order: their names, with commas between.
+/// Variable with the mount methods to try, in order, separated by commas.
 pub const WAYS: &str = "FORERUN_RUNTIME_WAYS";
-/// The type of the mount, as the table of mounts shows it.
 const FSTYPE: &str = "fuse.forerun-runtime";
 
-/// A mount of the image. This process sees it, and its server runs.
+/// A mount of the image, visible to this process, with a running server.
 pub struct Mounted {
     pub place: PathBuf,
     pub way: Way,
-    /// As long as a process has this open, the mount stays. Nothing where the namespace of the program's processes
-    /// keeps it.
+    /// The mount stays as long as a process has this socket open. `None` if a mount namespace keeps
+    /// the mount instead.
     pub life: Option<UnixStream>,
 }
 
-/// Mounts the image in a fresh directory. `visible` is whether processes outside must see the mount.
-///
-/// # Errors
-/// That no way works: why each of them does not.
+/// Mounts the image on a new directory. With `visible` processes outside must see the mount. If
+/// every method fails, the error has all reasons.
 pub fn mount(image: &Path, name: &str, visible: bool) -> Result<Mounted, Failure> {
     let mut reasons = Vec::new();
     for way in ways(visible)? {
@@ -52,7 +50,6 @@ pub fn mount(image: &Path, name: &str, visible: bool) -> Result<Mounted, Failure
     Err(Failure::new(reasons.join("; ")))
 }
 
-/// Mounts where every process sees it, and starts the server.
 fn attach(way: Way, image: &Path, place: &Path, name: &str) -> Result<UnixStream, Failure> {
     let connection = match way {
         Way::Fusermount => fusermount::attach(place, name)?,
@@ -92,11 +89,8 @@ fn ways(visible: bool) -> Result<Vec<Way>, Failure> {
     Ok(chosen)
 }
 
-/// Makes a directory that only this user can enter, below `TMPDIR` or `/tmp`. Its name begins as that of the AppImage
-/// does.
-///
-/// # Errors
-/// The errors of mkdir(2).
+/// Creates a directory that only this user can enter, below `TMPDIR` or `/tmp`. Its name begins
+/// like the AppImage's.
 pub fn fresh_directory(prefix: &str, name: &str) -> Result<PathBuf, Failure> {
     let base = env::var_os("TMPDIR").map(PathBuf::from);
     let base = base.filter(|base| base.is_absolute());
@@ -133,7 +127,7 @@ fn random_letters() -> Result<String, Failure> {
     Ok(bytes.iter().map(letter).map(char::from).collect())
 }
 
-/// Returns a name without the bytes that separate options.
+/// Removes the characters that are special in mount options.
 fn plain(name: &str) -> String {
     let is_plain = |letter: &char| !matches!(letter, ',' | '\\') && !letter.is_control();
     name.chars().filter(is_plain).collect()

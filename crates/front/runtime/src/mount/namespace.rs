@@ -1,9 +1,10 @@
-//! A user namespace and a mount namespace for the program, where every user may mount.
+//! Mounts in a new user and mount namespace, where every user may mount.
 //!
-//! A starter makes both and mounts, and this process joins them when all of it has worked: a process that has entered
-//! a user namespace cannot leave it, and fusermount does not work there. The server stays in the old mount namespace.
-//! So the new one ends with the last process of the program, the kernel unmounts, and the server's connection ends.
-//! Users keep their number and group; other numbers do not exist in the namespace.
+//! A starter process creates both namespaces and mounts; this process joins them only when that has
+//! worked, because a process cannot leave a user namespace, and fusermount does not work in one.
+//! The server stays in the old mount namespace, so the new one ends with the program's last
+//! process, which unmounts and ends the server. User and group keep their IDs; no other IDs are
+//! mapped.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -20,10 +21,8 @@ use super::direct;
 use crate::failure::Failure;
 use crate::processes;
 
-/// Enters namespaces in which the image is mounted on `place`.
-///
-/// # Errors
-/// What the starter says. This process is then where it was.
+/// Joins namespaces in which the image is mounted on `place`. After an error this process is still
+/// in its old namespaces.
 pub fn enter(image: &Path, place: &Path, name: &str) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io("starting the server of the mount", &error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
@@ -37,13 +36,13 @@ pub fn enter(image: &Path, place: &Path, name: &str) -> Result<(), Failure> {
         .spawn()
         .map_err(failed)?;
     let joined = wait_until_made(&ours).and_then(|()| join(starter.id()));
-    // Its end of the socket ends, and with it the starter.
+    // Closing this end makes the starter exit.
     drop(ours);
     let _it_has_no_more_to_say = starter.wait();
     joined
 }
 
-/// Waits for the starter: one byte, or a message.
+/// Waits for the starter's answer: one byte for success, or an error message.
 fn wait_until_made(socket: &UnixStream) -> Result<(), Failure> {
     let mut said = String::new();
     let mut first = [0];
@@ -68,7 +67,7 @@ fn join(starter: u32) -> Result<(), Failure> {
     let directory = File::open(".");
     setns(user, CloneFlags::CLONE_NEWUSER).map_err(|error| failed(error.into()))?;
     setns(mounts, CloneFlags::CLONE_NEWNS).map_err(|error| failed(error.into()))?;
-    // Joining has led to the root directory.
+    // Joining changed the working directory to the root.
     let returned = here.and_then(env::set_current_dir);
     if let (Err(_), Ok(directory)) = (returned, directory) {
         let _else_it_is_the_root = rustix::process::fchdir(directory);
@@ -76,7 +75,7 @@ fn join(starter: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the namespaces and the mount, as the starter. Standard input is the socket.
+/// Runs as the starter: creates the namespaces and the mount. Standard input is the socket.
 pub fn make(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let socket = socket.map_err(|error| Failure::io("taking the socket", &error))?;
@@ -85,7 +84,8 @@ pub fn make(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
         Ok(()) => {
             let told = processes::tell(&socket);
             told.map_err(|error| Failure::io("telling the first process", &error))?;
-            // The namespaces last until the first process has joined them and closed its end.
+            // The starter keeps the namespaces alive until the first process has joined them and
+            // closes its end.
             let _until_it_has = (&socket).read(&mut [0]);
             Ok(())
         }
@@ -102,12 +102,12 @@ fn prepare(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
     let failed = |error: nix::errno::Errno| Failure::io("making it", &error.into());
     unshare(CloneFlags::CLONE_NEWUSER).map_err(failed)?;
     let mapping = |error: io::Error| Failure::io("mapping the user", &error);
-    // The kernel wants it before a group is mapped without privilege.
+    // The kernel requires this before an unprivileged process may map a group.
     fs::write("/proc/self/setgroups", "deny").map_err(mapping)?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(mapping)?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(mapping)?;
     let connection = direct::open_device()?;
-    // In the old mount namespace.
+    // Start the server in the old mount namespace.
     let copy = connection.as_fd().try_clone_to_owned();
     let copy = copy.map_err(|error| Failure::io("handing over the connection", &error))?;
     let kind = PathBuf::from("directory");
@@ -116,7 +116,7 @@ fn prepare(image: &Path, place: &Path, name: &Path) -> Result<(), Failure> {
     processes::start_server(image, &kind, place, Stdio::from(copy), waits)?;
     unshare(CloneFlags::CLONE_NEWNS).map_err(failed)?;
     direct::attach_to(&connection, place, &name.to_string_lossy())?;
-    // Before the connection has a mount, the kernel refuses to read from it.
+    // Tell the server only now: reading from the connection fails before it is mounted.
     let told = processes::tell(&begin);
     told.map_err(|error| Failure::io("telling the server", &error))
 }

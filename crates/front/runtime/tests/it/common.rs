@@ -1,4 +1,4 @@
-//! AppImages to run.
+//! AppImages for the tests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,10 +8,9 @@ use std::process::{Command, Output};
 use forerun_testkit::{TempDir, require, temp_dir};
 use rustix::fs::{XattrFlags, setxattr};
 
-/// The program under test.
 pub const RUNTIME: &str = env!("CARGO_BIN_EXE_forerun-runtime");
 
-/// The ways to mount, and whether root mounts or a user without any right.
+/// Mount methods, and whether to run them as root or as an unprivileged user.
 pub const WAYS: [(&str, bool); 4] = [
     ("direct", true),
     ("namespace", true),
@@ -19,7 +18,7 @@ pub const WAYS: [(&str, bool); 4] = [
     ("fusermount", false),
 ];
 
-/// `AppRun`, which does as its first argument says.
+/// An `AppRun` that does what its first argument says.
 const PROGRAM: &str = r#"#!/bin/sh
 case "$1" in
   status) exit "$2" ;;
@@ -33,10 +32,10 @@ case "$1" in
 esac
 "#;
 
-/// The value of extended attributes in the tree: a capability, as the kernel wants it where the name is that.
+/// Value for extended attributes; also a valid `security.capability`.
 pub const ATTRIBUTE: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// An AppImage and the tree in it, in a directory where nothing else makes files.
+/// An AppImage, its source tree, and a directory for the runtime's temporary files.
 pub struct Fixture {
     pub temp: TempDir,
     pub image: PathBuf,
@@ -44,7 +43,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Makes an AppImage with an image that mksquashfs has compressed; nothing without the programs.
+    /// Builds an AppImage with mksquashfs; `None` if a program is missing.
     pub fn new(compressor: &str) -> Option<Self> {
         let mksquashfs = require::program("mksquashfs")?;
         if !require::root() || !require::fuse_for_users() {
@@ -52,7 +51,7 @@ impl Fixture {
         }
         let temp = temp_dir("appimage");
         let at = |name: &str| temp.path().join(name);
-        // Other users run it, too, and make their directories here.
+        // Other users run the AppImage too and create directories here.
         for (dir, mode) in [(temp.path().to_path_buf(), 0o755), (at("tmp"), 0o1777)] {
             fs::create_dir_all(&dir).unwrap();
             fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
@@ -88,12 +87,10 @@ impl Fixture {
         Some(Self { temp, image, tree })
     }
 
-    /// Creates a command that runs the AppImage, by root or by a user without any right.
     pub fn command(&self, is_root: bool) -> Command {
         self.command_of(&self.image, is_root)
     }
 
-    /// Creates a command that runs a program beside the AppImage.
     pub fn command_of(&self, program: &Path, is_root: bool) -> Command {
         let mut command = if is_root {
             Command::new(program)
@@ -110,21 +107,22 @@ impl Fixture {
         command
     }
 
-    /// Returns whether nothing of a run is left: no directory, no mount.
+    /// Returns whether no directory and no mount of a run remains.
     pub fn is_clean(&self) -> bool {
         let left = fs::read_dir(self.temp.path().join("tmp")).unwrap().count();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         left == 0 && !mounts.contains(self.temp.path().to_str().unwrap())
     }
 
-    /// Fails if something of a run stays.
+    /// Waits until nothing of a run remains; panics on timeout.
     pub fn becomes_clean(&self, what: &str) {
         forerun_testkit::eventually(what, || self.is_clean());
     }
 }
 
-/// Makes an AppImage of the runtime and the file with a payload. Another process writes it: a program that a test
-/// beside this one starts would inherit the open file, and a file that is open for writing cannot be run.
+/// Concatenates the runtime and a payload into an AppImage. A child process writes the file:
+/// otherwise a program started by a concurrent test could inherit the writable descriptor, and
+/// executing the file would fail with ETXTBSY.
 pub fn write_image(path: &Path, payload: &Path) {
     let status = Command::new("sh")
         .args([
@@ -137,19 +135,16 @@ pub fn write_image(path: &Path, payload: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Returns bytes of several blocks that compress a little.
 pub fn blob() -> Vec<u8> {
     (0..1_500_000_u32)
         .map(|n| (n.wrapping_mul(n / 700) >> 7).to_le_bytes()[0])
         .collect()
 }
 
-/// Returns standard output as text.
 pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns standard error as text.
 pub fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

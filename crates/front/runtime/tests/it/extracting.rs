@@ -1,4 +1,4 @@
-//! `--appimage-extract` makes the tree that is in the image, and extract-and-run removes it again.
+//! `--appimage-extract` reproduces the tree in the image, and extract-and-run removes it again.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn same(a: &Path, b: &Path) {
             .output();
         text(&output.unwrap())
     };
-    // SquashFS has whole seconds.
+    // SquashFS stores whole seconds.
     let whole = |text: String| {
         let cut = |word: &str| match word.split_once('.') {
             Some((seconds, rest)) if rest.len() == 10 => seconds.to_string(),
@@ -59,7 +59,7 @@ fn the_tree_is_extracted_whole_and_again() {
             "{name}"
         );
     }
-    // It gives rights.
+    // Capabilities grant rights, so they are not extracted.
     assert_eq!(attribute("AppRun", "security.capability"), None);
     for (pattern, expected) in [
         ("*.desktop", &["x.desktop"][..]),
@@ -144,7 +144,7 @@ fn without_fuse_it_is_extracted_and_the_reason_is_told() {
     let Some(fixture) = Fixture::new("gzip") else {
         return;
     };
-    // A machine without the device.
+    // Simulate a machine without `/dev/fuse`.
     let hide = "mount --bind /dev/null /dev/fuse && exec setpriv --reuid=65534 --regid=65534 \
                 --clear-groups \"$0\" status 21";
     let output = fixture

@@ -1,13 +1,13 @@
-//! Payloads that are damaged are refused with a message, or their damage is an error of the program that reads it.
+//! Damaged payloads are refused with a message, or programs that read them get an error.
 
 use std::fs;
 
 use crate::common::{Fixture, RUNTIME, errors};
 
-/// Runs an AppImage of this payload in several ways. Returns the messages of the runtime.
+/// Runs an AppImage with this payload in several ways. Returns the runtime's messages.
 fn run(fixture: &Fixture, payload: &[u8], what: &str) -> Vec<String> {
     let path = fixture.temp.path().join("hostile");
-    // An ELF file is enough in front: the runtime that runs is another file.
+    // Any ELF file may precede the payload, because a separate runtime opens it.
     let mut bytes = fs::read(RUNTIME).unwrap();
     bytes.extend_from_slice(payload);
     fs::write(&path, bytes).unwrap();

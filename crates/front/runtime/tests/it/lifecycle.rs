@@ -1,4 +1,4 @@
-//! Nothing stays mounted, whichever process is killed, and nothing ends too early.
+//! No mount stays behind whichever process is killed, and no mount ends too early.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::{Fixture, WAYS};
 
-/// Starts a command, and reads the directory that it prints.
 fn start(command: &mut Command) -> (Child, PathBuf) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -16,7 +15,7 @@ fn start(command: &mut Command) -> (Child, PathBuf) {
     (child, PathBuf::from(line.trim_end()))
 }
 
-/// Kills the processes of the runtime whose command line has all of these words.
+/// Kills the runtime processes whose command line contains all `words`.
 fn kill_processes(words: &[&str]) -> usize {
     let mut killed = 0;
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -61,7 +60,7 @@ fn a_killed_server_leaves_nothing() {
     let Some(fixture) = Fixture::new("gzip") else {
         return;
     };
-    // The image is a path of this test alone.
+    // The image's path is unique to this test.
     let target = fixture.image.to_str().unwrap();
     for (way, is_root) in WAYS {
         let mut command = fixture.command_of(crate::common::RUNTIME.as_ref(), is_root);
@@ -88,7 +87,7 @@ fn a_killed_extraction_is_removed_when_its_program_ends() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(place.join("AppRun").exists(), "the program still runs");
-    // A process has no environment for a moment while it executes another program.
+    // Retry: a process's environment is briefly unreadable during exec.
     let wanted = format!("APPDIR={}\0", place.display());
     forerun_testkit::eventually("the program is killed, and its files are removed", || {
         for entry in fs::read_dir("/proc").unwrap().flatten() {

@@ -1,6 +1,6 @@
-//! The integration tests of `forerun-runtime`: one program, because linking takes longer than most tests.
+//! Integration tests of `forerun-runtime`, in one program to link only once.
 //!
-//! Each makes AppImages of the runtime that cargo has built and of images by mksquashfs.
+//! They build AppImages from the compiled runtime and images made by mksquashfs.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod common;

@@ -1,4 +1,5 @@
-//! `forerun pack --appimage` makes AppImages that run, and says what an application directory lacks.
+//! `forerun pack --appimage` creates AppImages that run, and reports what an application directory
+//! lacks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +19,6 @@ fn pack(fixture: &Fixture, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Makes the tree of the fixture an application directory.
 fn complete(tree: &Path) {
     fs::write(tree.join("x.desktop"), DESKTOP).unwrap();
     fs::write(tree.join("x.png"), "").unwrap();

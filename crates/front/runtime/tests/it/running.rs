@@ -1,4 +1,5 @@
-//! A program in an AppImage gets arguments and environment, and its exit status is that of the AppImage.
+//! The program in an AppImage gets its arguments and environment, and its exit status becomes the
+//! AppImage's.
 
 use std::fs;
 use std::os::unix::fs::{chown, lchown, symlink};
@@ -104,7 +105,7 @@ fn portable_directories_of_another_user_are_not_used() {
         return;
     };
     let name = |suffix: &str| PathBuf::from(format!("{}{suffix}", fixture.image.display()));
-    // The user of the command, root or nobody, owns neither. Nor does root own the link, which leads to its directory.
+    // The commands run as root and as nobody; user 1000 owns the directory and the link.
     let (home, config) = (name(".home"), name(".config"));
     fs::create_dir(&home).unwrap();
     chown(&home, Some(1000), Some(1000)).unwrap();

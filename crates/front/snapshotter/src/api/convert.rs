@@ -1,4 +1,4 @@
-//! Between the messages and what the snapshotter works with.
+//! Converts between gRPC messages and the snapshotter's types.
 
 use tonic::Status;
 

@@ -1,13 +1,14 @@
-//! The messages of `containerd.services.snapshots.v1`, with the numbers that `snapshots.proto` gives their fields.
+//! The messages of `containerd.services.snapshots.v1`, with the field numbers of `snapshots.proto`.
 //!
-//! Written by hand: there are few, and code made of the definitions would take a compiler for them at build time. Fields
-//! that are not used are left out, and skipped where they come: the name of the snapshotter is in every request.
+//! Written by hand, because generating the few messages would need a protobuf compiler at build
+//! time. Unused fields, such as the snapshotter's name in every request, are omitted and skipped
+//! when received.
 
 use std::collections::BTreeMap;
 
 use prost::Message;
 
-/// Asks for a snapshot to be written to, or for a view.
+/// Request of `Prepare` and `View`.
 #[derive(Clone, PartialEq, Message)]
 pub struct PrepareRequest {
     #[prost(string, tag = "2")]
@@ -18,7 +19,7 @@ pub struct PrepareRequest {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Names a snapshot, for several calls.
+/// Request of several calls that take only the key of a snapshot.
 #[derive(Clone, PartialEq, Message)]
 pub struct KeyRequest {
     #[prost(string, tag = "2")]
@@ -31,7 +32,7 @@ pub struct MountsResponse {
     pub mounts: Vec<MountMessage>,
 }
 
-/// A mount: `containerd.types.Mount`.
+/// `containerd.types.Mount`.
 #[derive(Clone, PartialEq, Message)]
 pub struct MountMessage {
     #[prost(string, tag = "1")]
@@ -58,7 +59,7 @@ pub struct InfoMessage {
     pub name: String,
     #[prost(string, tag = "2")]
     pub parent: String,
-    /// 1: a view, 2: active, 3: committed.
+    /// 1: view, 2: active, 3: committed.
     #[prost(int32, tag = "3")]
     pub kind: i32,
     #[prost(message, optional, tag = "4")]
@@ -69,7 +70,6 @@ pub struct InfoMessage {
     pub labels: BTreeMap<String, String>,
 }
 
-/// A time: `google.protobuf.Timestamp`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Timestamp {
     #[prost(int64, tag = "1")]
@@ -78,14 +78,13 @@ pub struct Timestamp {
     pub nanos: i32,
 }
 
-/// The response that holds one snapshot. `Stat` and `Update` return it.
+/// Response of `Stat` and `Update`: one snapshot.
 #[derive(Clone, PartialEq, Message)]
 pub struct InfoResponse {
     #[prost(message, optional, tag = "1")]
     pub info: Option<InfoMessage>,
 }
 
-/// Changes the labels of a snapshot.
 #[derive(Clone, PartialEq, Message)]
 pub struct UpdateRequest {
     #[prost(message, optional, tag = "2")]
@@ -94,7 +93,7 @@ pub struct UpdateRequest {
     pub update_mask: Option<FieldMask>,
 }
 
-/// Names of fields: `google.protobuf.FieldMask`.
+/// `google.protobuf.FieldMask`.
 #[derive(Clone, PartialEq, Message)]
 pub struct FieldMask {
     #[prost(string, repeated, tag = "1")]
@@ -107,14 +106,13 @@ pub struct ListRequest {
     pub filters: Vec<String>,
 }
 
-/// Some of the snapshots.
+/// A part of the response stream of `List`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ListResponse {
     #[prost(message, repeated, tag = "1")]
     pub info: Vec<InfoMessage>,
 }
 
-/// Answers with what a snapshot takes.
 #[derive(Clone, PartialEq, Message)]
 pub struct UsageResponse {
     #[prost(int64, tag = "1")]
@@ -123,10 +121,9 @@ pub struct UsageResponse {
     pub inodes: i64,
 }
 
-/// Asks for what no snapshot needs to be removed.
 #[derive(Clone, PartialEq, Message)]
 pub struct CleanupRequest {}
 
-/// Answers that it is done: `google.protobuf.Empty`.
+/// `google.protobuf.Empty`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Empty {}

@@ -1,4 +1,4 @@
-//! containerd's snapshots API over gRPC, on a socket of the file system.
+//! containerd's snapshots API: gRPC on a Unix socket.
 
 mod convert;
 mod messages;
@@ -18,28 +18,28 @@ use crate::{Error, Result, Snapshotter};
 use service::Service;
 use turns::Turns;
 
-/// Threads that take requests. The work itself is done on others, which wait for disks and processes.
+/// Threads of the async runtime. The work itself blocks on disks and processes, so it runs on other
+/// threads.
 const THREADS: usize = 2;
 
-/// Ends the service when it is told to, or dropped.
+/// Stops the service when called or dropped.
 #[derive(Debug)]
 pub struct Stopper(oneshot::Sender<()>);
 
-/// Waits for a [`Stopper`].
+/// The receiving end of a [`Stopper`].
 #[derive(Debug)]
 pub struct Stopped(oneshot::Receiver<()>);
 
 impl Stopper {
-    /// Creates one, and what waits for it.
     #[must_use]
     pub fn new() -> (Self, Stopped) {
         let (sender, receiver) = oneshot::channel();
         (Self(sender), Stopped(receiver))
     }
 
-    /// Ends the service: no request is taken any more, and those that are worked on are finished.
+    /// Stops the service: it accepts no more requests and finishes those in progress.
     pub fn stop(self) {
-        // The service may have ended.
+        // The service may have ended already.
         let _ended = self.0.send(());
     }
 }
@@ -53,10 +53,10 @@ fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// Serves until it is stopped. First it deletes what a killed process has left in the trash.
+/// Serves until stopped. First deletes what a killed process left in the trash.
 ///
 /// # Errors
-/// [`Error::Serve`] where the system gives no threads, or the socket fails.
+/// [`Error::Serve`] if no threads can be started or the socket fails.
 pub fn serve(
     snapshotter: Arc<Snapshotter>,
     listener: UnixListener,

@@ -1,25 +1,22 @@
-//! Turns of requests, so that registries that do not answer hold up no request that needs none.
+//! Limits concurrent requests by kind, so that an unresponsive registry does not block requests
+//! that need no registry.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Requests of one kind that are worked on at once.
 const AT_ONCE: usize = 64;
-/// How long a layer waits for its turn to ask a registry before it is unpacked.
+/// How long a layer waits for a turn to contact a registry. After that it is unpacked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The use of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Files of the snapshotter.
     Files,
-    /// Mounts of chains, which may wait for a server.
+    /// Mounting chains, which may wait for a server.
     Mounts,
 }
 
-/// Turns for each kind of request.
 #[derive(Clone, Debug)]
 pub struct Turns {
     files: Arc<Semaphore>,
@@ -27,11 +24,11 @@ pub struct Turns {
     registries: Arc<Semaphore>,
 }
 
-/// The right to use a thread; nothing is left of it when it is dropped.
+/// Permission to use a thread, released when dropped.
 pub type Turn = Option<OwnedSemaphorePermit>;
 
 impl Turns {
-    /// Threads for all that have a turn, and for the deletion of files.
+    /// Number of threads: enough for all turns and for deleting files.
     pub const THREADS: usize = 3 * AT_ONCE + 16;
 
     pub fn new() -> Self {
@@ -43,17 +40,16 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn.
     pub async fn of(&self, kind: Kind) -> Turn {
         let turns = match kind {
             Kind::Files => &self.files,
             Kind::Mounts => &self.mounts,
         };
-        // They are never closed.
+        // The semaphores are never closed.
         Arc::clone(turns).acquire_owned().await.ok()
     }
 
-    /// Waits a moment for a turn to ask a registry. Returns nothing where too many others wait for theirs.
+    /// Waits up to `PATIENCE` for a turn to contact a registry. Returns `None` on timeout.
     pub async fn to_ask(&self) -> Turn {
         let turn = Arc::clone(&self.registries).acquire_owned();
         tokio::time::timeout(PATIENCE, turn).await.ok()?.ok()

@@ -1,4 +1,4 @@
-//! The operations of a snapshotter.
+//! The snapshotter's operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,29 +21,27 @@ use crate::{Error, Images, Result, trees};
 
 pub type Labels = BTreeMap<String, String>;
 
-/// The snapshots in a directory.
 pub struct Snapshotter {
     place: Place,
     store: Mutex<Store>,
     chains: Chains,
     manifests: Manifests,
     images: Arc<dyn Images>,
-    /// The labels that name images; nothing for all.
+    /// The label family to read; `None` reads all families.
     family: Option<LabelFamily>,
-    /// The layers whose snapshots were removed, as far as they are still kept.
+    /// Layers of removed snapshots whose cached data has not been freed yet.
     unused: Mutex<BTreeSet<String>>,
-    /// Held while what was removed is deleted: one thread does it.
+    /// Held by the one thread that deletes removed snapshots.
     deleting: Mutex<()>,
-    /// Whether a thread is about to delete what was removed.
+    /// Whether a thread is waiting to delete removed snapshots.
     deletion_is_due: AtomicBool,
     has_index: bool,
 }
 
-/// A snapshot as containerd sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     pub snapshot: Snapshot,
-    /// The name of its parent; empty for none.
+    /// Name of the parent, empty if there is none.
     pub parent: String,
 }
 
@@ -56,14 +54,16 @@ impl std::fmt::Debug for Snapshotter {
 }
 
 impl Snapshotter {
-    /// Opens the snapshots in a directory, which is made if need be, and removes what a killed process has left there.
+    /// Opens the snapshots in `root`, creating it if needed, and removes what a killed process left
+    /// behind.
     ///
     /// # Errors
-    /// [`Error::Root`] for a directory that another snapshotter uses; [`Error::Record`] for damage.
+    /// [`Error::Root`] if another snapshotter uses the directory; [`Error::Record`] if a record is
+    /// damaged.
     pub fn open(root: &Path, images: Arc<dyn Images>) -> Result<Self> {
         let place = Place::open(root)?;
         let mut store = Store::open(place.records())?;
-        // What a killed process has left may have a number that no record has.
+        // A killed process may have left directories whose IDs have no record.
         for dir in place.numbered() {
             store.skip(&ids(&dir, "")?)?;
         }
@@ -86,14 +86,13 @@ impl Snapshotter {
         Ok(snapshotter)
     }
 
-    /// Takes names of images from the labels of this family only.
+    /// Reads image names only from labels of `family`.
     #[must_use]
     pub const fn with_labels(mut self, family: Option<LabelFamily>) -> Self {
         self.family = family;
         self
     }
 
-    /// Returns the layer of an image that the labels name.
     pub(crate) fn named_layer(&self, labels: &Labels) -> Option<NamedLayer> {
         match NamedLayer::of(labels, self.family) {
             Ok(named) => named,
@@ -108,12 +107,12 @@ impl Snapshotter {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a snapshot on `parent`, to be written to or to be viewed, and returns its mounts. The layer `named`, if it
-    /// needs no unpacking, is committed at once.
+    /// Creates an active snapshot or a view on `parent` and returns its mounts. If the layer
+    /// `named` needs no unpacking, commits it at once.
     ///
     /// # Errors
-    /// [`Error::Exists`] for a layer that is committed; [`Error::NotFound`] for the parent; [`Error::State`] for a parent
-    /// that is not committed.
+    /// [`Error::Exists`] if the layer was committed; [`Error::NotFound`] if the parent does not
+    /// exist; [`Error::State`] if the parent is not committed.
     pub fn prepare(
         &self,
         key: &str,
@@ -151,7 +150,8 @@ impl Snapshotter {
         mounts
     }
 
-    /// Commits a layer without files. Returns its name, or nothing where that is the name of something else.
+    /// Commits a layer without files. Returns its name, or `None` if the name belongs to a
+    /// different snapshot.
     fn commit_layer(
         &self,
         wanted: Wanted,
@@ -182,7 +182,6 @@ impl Snapshotter {
         Ok(Some(target))
     }
 
-    /// Stores a snapshot with directories of its own.
     fn add(&self, key: &str, parent: &str, labels: Labels, kind: Kind) -> Result<Snapshot> {
         let mut store = self.store();
         if store.find(key).is_some() {
@@ -211,7 +210,7 @@ impl Snapshotter {
         Ok(snapshot)
     }
 
-    /// Gives the root directory of a new snapshot the owner and permissions of the one that it covers.
+    /// Copies owner and permissions of the parent's root directory to the new snapshot's.
     fn adopt_root(&self, snapshot: &Snapshot) -> Result<()> {
         if snapshot.kind != Kind::Active {
             return Ok(());
@@ -226,7 +225,8 @@ impl Snapshotter {
         set_mode(&files, metadata.mode() & 0o7777)
     }
 
-    /// Returns the directories below a snapshot, the uppermost first. A chain of layers is one directory.
+    /// Returns the directories below a snapshot, topmost first. A mounted chain of layers counts as
+    /// one directory.
     fn lower(&self, snapshot: &Snapshot) -> Vec<PathBuf> {
         let store = self.store();
         let mut lower = Vec::new();
@@ -240,7 +240,7 @@ impl Snapshotter {
         lower
     }
 
-    /// Returns the mounts of a snapshot, after the chain below it is mounted.
+    /// Mounts the chain below a snapshot and returns the snapshot's mounts.
     fn present(&self, snapshot: &Snapshot) -> Result<Vec<Mount>> {
         let chain = self.store().chain_below(snapshot).cloned();
         if let Some(chain) = chain
@@ -253,7 +253,7 @@ impl Snapshotter {
         let (files, work) = (self.place.files(snapshot.id), self.place.work(snapshot.id));
         let is_view = snapshot.kind == Kind::View;
         let directories = match is_view && lower.is_empty() {
-            // A view of nothing is an empty directory.
+            // A view without a parent is an empty directory.
             true => Directories {
                 lower: vec![files],
                 upper: None,
@@ -268,10 +268,11 @@ impl Snapshotter {
             .collect())
     }
 
-    /// Returns the mounts of a snapshot that is not committed.
+    /// Returns the mounts of an active snapshot or a view.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::State`] for one that is committed; [`Error::Image`] for layers that cannot be mounted.
+    /// [`Error::NotFound`]; [`Error::State`] if the snapshot is committed; [`Error::Image`] if
+    /// layers cannot be mounted.
     pub fn mounts(&self, key: &str) -> Result<Vec<Mount>> {
         let snapshot = self.store().named(key)?.clone();
         match snapshot.kind {
@@ -280,10 +281,11 @@ impl Snapshotter {
         }
     }
 
-    /// Finishes a snapshot under a name, so that others can stand on it.
+    /// Commits a snapshot under a name, so that others can depend on it.
     ///
     /// # Errors
-    /// [`Error::Exists`] for the name; [`Error::NotFound`] for the key; [`Error::State`] for one that is not written to.
+    /// [`Error::Exists`] if the name is in use; [`Error::NotFound`] if the key does not exist;
+    /// [`Error::State`] if the snapshot is not active.
     pub fn commit(&self, name: &str, key: &str, labels: Labels) -> Result<()> {
         check_name(name)?;
         let is_active = |snapshot: &Snapshot| match snapshot.kind {
@@ -320,10 +322,10 @@ impl Snapshotter {
         Ok(())
     }
 
-    /// Removes a snapshot. Its files are deleted by [`Self::delete_removed`].
+    /// Removes a snapshot. [`Self::delete_removed`] deletes its files later.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::State`] for one that others stand on.
+    /// [`Error::NotFound`]; [`Error::State`] if other snapshots depend on it.
     pub fn remove(&self, key: &str) -> Result<()> {
         let (snapshot, chain) = {
             let mut store = self.store();
@@ -349,14 +351,12 @@ impl Snapshotter {
         Ok(())
     }
 
-    /// Takes down the mount of a chain that no snapshot needs.
     fn release(&self, chain: Id) {
         let is_used = || self.store().is_chain_used(chain);
         self.chains
             .release(&*self.images, &self.place, chain, is_used);
     }
 
-    /// Moves the directory of a snapshot to where it is deleted.
     fn throw_away(&self, id: Id) -> Result<()> {
         let dir = self.place.snapshot(id);
         match trees::discard(&dir, &self.place.trash()) {
@@ -369,16 +369,15 @@ impl Snapshotter {
         self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the caller is to start a thread that deletes what was removed. Where hundreds of snapshots are removed at
-    /// once, one thread deletes and one waits for it: threads that all wait would be missing for other calls.
+    /// Returns whether the caller must start a thread that deletes removed snapshots. When hundreds
+    /// are removed at once, one thread deletes and only one more waits, so that threads remain for
+    /// other calls.
     pub(crate) fn starts_deletion(&self) -> bool {
         !self.deletion_is_due.swap(true, Ordering::SeqCst)
     }
 
-    /// Deletes the files of snapshots that were removed, and what was fetched of layers that no snapshot needs.
-    ///
-    /// # Errors
-    /// Files that the system keeps, as those that cannot be changed (chattr(1)).
+    /// Deletes the files of removed snapshots and the cached data of layers that no snapshot needs.
+    /// Fails on files that cannot be deleted, such as immutable files (chattr(1)).
     pub fn delete_removed(&self) -> Result<()> {
         let _one = self.deleting.lock().unwrap_or_else(PoisonError::into_inner);
         self.deletion_is_due.store(false, Ordering::SeqCst);
@@ -395,16 +394,12 @@ impl Snapshotter {
         emptied
     }
 
-    /// Removes what no snapshot needs: what a killed process or a failure has left.
-    ///
-    /// # Errors
-    /// The errors of the directories.
     pub fn clean_up(&self) -> Result<()> {
         self.sweep()?;
         self.delete_removed()
     }
 
-    /// Goes on after an error, and returns the last one.
+    /// Continues after an error, and returns the last error.
     fn sweep(&self) -> Result<()> {
         let mut swept = Ok(());
         {
@@ -421,10 +416,6 @@ impl Snapshotter {
         swept
     }
 
-    /// Returns a snapshot.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`].
     pub fn stat(&self, key: &str) -> Result<Described> {
         let store = self.store();
         store
@@ -432,7 +423,8 @@ impl Snapshotter {
             .map(|snapshot| described(&store, snapshot.clone()))
     }
 
-    /// Changes the labels of a snapshot: all of them, or the named fields `labels` and `labels.NAME` only.
+    /// Replaces all labels of a snapshot, or only the fields `labels` and `labels.NAME` in
+    /// `fields`.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Request`] for a field that cannot be changed.
@@ -460,10 +452,11 @@ impl Snapshotter {
         Ok(described(&store, snapshot))
     }
 
-    /// Returns the snapshots for which one of the filters holds; all of them without filters.
+    /// Returns the snapshots that match one of the filters, or all snapshots if there are no
+    /// filters.
     ///
     /// # Errors
-    /// [`Error::Request`] for a filter that makes no sense.
+    /// [`Error::Request`] for an invalid filter.
     pub fn list(&self, filters: &[String]) -> Result<Vec<Described>> {
         let filters = Filters::parse(filters)?;
         let store = self.store();
@@ -473,11 +466,8 @@ impl Snapshotter {
             .collect())
     }
 
-    /// Returns what a snapshot takes on disk, without those below it. A layer that was not unpacked takes nothing: what was
-    /// fetched of it is in the cache.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`]; those of counting.
+    /// Returns a snapshot's own disk usage, without its ancestors. A mounted layer uses nothing:
+    /// its fetched data is in the cache.
     pub fn usage(&self, key: &str) -> Result<Usage> {
         let snapshot = self.store().named(key)?.clone();
         if snapshot.kind != Kind::Active {
@@ -489,7 +479,7 @@ impl Snapshotter {
 }
 
 impl Described {
-    /// Returns the value of a path of fields, for filters.
+    /// Returns the value of a field path in a filter.
     fn field(&self, path: &[&str]) -> Option<String> {
         let value = match path {
             ["name"] => &self.snapshot.name,
@@ -506,7 +496,7 @@ impl Described {
     }
 }
 
-/// Returns the snapshot that others may stand on, or nothing for no name.
+/// Returns the committed parent, `None` if `name` is empty.
 fn parent_named(store: &Store, name: &str) -> Result<Option<Snapshot>> {
     if name.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The operations, with images that are only noted.
+//! Operations on snapshots, with images that are never really mounted.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::collections::HashSet;
@@ -10,10 +10,9 @@ use super::*;
 use crate::labels::TARGET;
 use crate::{LayerFacts, ManifestFacts};
 
-/// Bytes that the snapshots of a test take.
 const MEMORY: u64 = 16 << 20;
 
-/// Images that are mounted by a note of it.
+/// Images whose mounts are only recorded in a list.
 #[derive(Default)]
 struct NotedImages {
     manifests: BTreeMap<String, ManifestFacts>,
@@ -56,7 +55,6 @@ impl Images for NotedImages {
     }
 }
 
-/// Returns images of two layers, under several names.
 fn images() -> Arc<NotedImages> {
     let manifest = |tables: [Option<&str>; 2]| ManifestFacts {
         digest: "sha256:m".to_owned(),
@@ -94,13 +92,14 @@ fn labels(image: &str, target: &str, layer: &str) -> Labels {
     labels.into_iter().collect()
 }
 
-/// Prepares a snapshot as the service does.
+/// Prepares a snapshot as the gRPC service does.
 fn prepare(it: &Snapshotter, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
     let named = it.named_layer(&labels);
     it.prepare(key, parent, labels, Kind::Active, named)
 }
 
-/// Prepares the layers of an image, as containerd's unpacker does. Returns whether each was committed at once.
+/// Prepares an image's layers as containerd's unpacker does. Returns for each whether it was
+/// committed at once.
 fn pull(it: &Snapshotter, image: &str) -> [bool; 2] {
     let mut parent = String::new();
     [("c0", "l0"), ("c1", "l1")].map(|(target, layer)| {
@@ -145,7 +144,7 @@ fn a_chain_is_mounted_while_a_container_stands_on_it() {
     assert_eq!(viewed[0].source, at("chains/2").display().to_string());
     assert!(matches!(it.remove("c1"), Err(Error::State { .. })));
     it.remove("v").unwrap();
-    // A restart takes down nothing that is needed.
+    // A restart must not unmount a chain in use.
     drop(it);
     let it = open();
     assert_eq!(images.mounted.lock().unwrap().len(), 1);
@@ -182,7 +181,7 @@ fn layers_that_no_table_vouches_for_are_unpacked() {
     for image in ["h/plain:1", "h/unknown:1"] {
         assert_eq!(pull(&it, image), [false, false], "{image}");
     }
-    // Unpacked layers below are none of a mount.
+    // A mounted layer needs mounted layers below.
     let upper = labels("h/lazy:1", "c1", "l1");
     assert!(prepare(&it, "k", "h/plain:1/c0", upper).is_ok());
     let mounts = it.mounts("k").unwrap();
@@ -194,7 +193,8 @@ fn an_image_that_claims_the_name_of_another_ones_layer_does_not_pass_for_it() {
     let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
     assert_eq!(pull(&it, "h/lazy:1"), [true, true]);
-    // Another namespace asks for the same names: once for the same contents, once for others.
+    // Another containerd namespace pulls the same layer names, with the same contents and then with
+    // different contents.
     assert_eq!(pull(&it, "h/lazy:1"), [true, true]);
     assert_eq!(pull(&it, "h/liar:1"), [false, false]);
 }
@@ -250,7 +250,7 @@ fn snapshots_are_committed_listed_updated_and_counted() {
     assert_eq!(updated.snapshot.labels, label("3"));
     let updated = it.update("n", &Labels::new(), &field).unwrap();
     assert_eq!(updated.snapshot.labels, Labels::new());
-    // Another process may not work in the same directory.
+    // A second process must not use the same directory.
     let second = Snapshotter::open(dir.path(), self::images());
     assert!(matches!(second, Err(Error::Root { .. })));
 }
@@ -259,14 +259,14 @@ fn snapshots_are_committed_listed_updated_and_counted() {
 fn an_image_with_the_labels_of_another_one_is_unpacked() {
     let (dir, images) = (memory_dir("snapshotter", MEMORY), images());
     let it = Snapshotter::open(dir.path(), images).unwrap();
-    // The name of its snapshot comes from the configuration of the image that is pulled.
+    // A layer's snapshot name must come from the configuration of the image being pulled.
     let stolen = labels("h/lazy:1", "chain of the author's image", "l0");
     prepare(&it, "a", "", stolen).unwrap();
     let mut both = labels("h/lazy:1", "c0", "l0");
     let theirs = "containerd.io/snapshot/remote/stargz.reference";
     both.insert(theirs.to_owned(), "h/own:1".to_owned());
     prepare(&it, "b", "", both.clone()).unwrap();
-    // The option that names the client's family still mounts the layer.
+    // Restricted to the client's family, the layer is mounted.
     let it = it.with_labels(Some(LabelFamily::Cri));
     assert!(matches!(prepare(&it, "c", "", both), Err(Error::Exists(name)) if name == "c0"));
 }
@@ -277,7 +277,7 @@ fn what_a_killed_process_was_deleting_is_in_the_way_of_nothing() {
     let at = |name: &str| dir.path().join(name);
     let open = || {
         let mut opened = None;
-        // A program that another test starts has the file of the lock open until it is executed.
+        // A program started by a concurrent test holds the lock's descriptor until it execs.
         eventually("no other process has the lock", || {
             opened = Snapshotter::open(dir.path(), Arc::<NotedImages>::clone(&images)).ok();
             opened.is_some()
@@ -290,13 +290,13 @@ fn what_a_killed_process_was_deleting_is_in_the_way_of_nothing() {
         let record = it.stat(key).unwrap().snapshot;
         fs::write(it.place.files(record.id).join("file"), "x").unwrap();
     };
-    // Each process is killed before it deletes what it has removed.
+    // Each process is killed before it deletes the snapshot that it removed.
     for round in 1..4 {
         let it = open();
         new(&it, "a");
         it.remove("a").unwrap();
         assert_eq!(names_in(&at("trash")), 2 * round - 1);
-        // Without a record, and with another number than the next process would give.
+        // Leave a directory without a record, with an ID that is not the next one.
         fs::create_dir_all(at(&format!("snapshots/{}/fs/dir", 100 * round))).unwrap();
     }
     let it = open();
@@ -319,7 +319,7 @@ fn what_cannot_be_swept_does_not_end_the_start() {
         let status = Command::new(program).args(arguments).arg(&stuck).status();
         assert!(status.unwrap().success());
     };
-    // The place of a mount cannot be moved.
+    // A mountpoint cannot be renamed.
     mount("mount", &["-t", "tmpfs", "none"]);
     let opened = Snapshotter::open(dir.path(), images);
     let cleaned = opened.as_ref().map(Snapshotter::clean_up);

@@ -1,4 +1,4 @@
-//! Readers over images in memory and over romfs images made by the reference tool.
+//! Readers of in-memory images and of romfs images made by genromfs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ pub fn romfs(path: &Path) -> Reader {
     image.reader().clone()
 }
 
-/// Runs `check` for each small shape of tree: the tree, a romfs image of it made by the reference
-/// tool, and a path that is free.
+/// Runs `check` for each small tree shape, with the tree, a romfs image of it made by genromfs, and
+/// an unused path.
 pub fn each_shape(name: &str, mut check: impl FnMut(&Path, &Path, &Path)) {
     for &shape in Shape::ALL {
-        // Large files are the matter of other tests.
+        // Other tests cover large files.
         if shape == Shape::BigFile || (shape.needs_root() && !require::root()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Places to mount on, images to mount, and what must not be left behind.
+//! Mountpoints, images to mount, and checks for leftovers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use forerun_kernel::{Error, Mounted, Options, umount};
 use forerun_testkit::everything::{Xattrs, everything, image_xattrs, xattrs_of};
 use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
 
-/// Returns whether root can have the kernel mount images of that type here; the test ends if not.
+/// Returns whether root can mount this filesystem type here; skips the test otherwise.
 pub fn can_mount(fstype: &str) -> bool {
     let programs = ["losetup", "umount"].map(require::program);
     require::root() && require::kernel_filesystem(fstype) && !programs.contains(&None)
 }
 
-/// A directory with `tree`, of everything there is, and an empty directory `mnt`. What is mounted
-/// there is detached when the test ends, however it ends.
+/// A temporary directory with `tree`, which has every kind of file, and the empty mountpoint `mnt`.
+/// Dropping it detaches what is mounted there.
 pub struct Place {
     dir: TempDir,
 }
@@ -46,7 +46,6 @@ impl Place {
         self.path("mnt")
     }
 
-    /// Makes `name` of `tree`.
     pub fn write(&self, name: &str, writer: &Writer) -> PathBuf {
         let tree = scan(&self.path("tree"), &ScanOptions::default()).unwrap();
         let path = self.path(name);
@@ -72,7 +71,6 @@ impl Place {
         self.write(name, &Writer::Composefs(options))
     }
 
-    /// Mounts and unmounts in between what `look` does.
     pub fn mounted<R>(
         &self,
         image: &Image,
@@ -87,14 +85,13 @@ impl Place {
         Ok(seen)
     }
 
-    /// Asserts that neither a mount nor a loop device is left.
     pub fn nothing_left(&self) {
         let here = self.path("").display().to_string();
         let here = here.trim_end_matches('/');
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let left: Vec<_> = mounts.lines().filter(|line| line.contains(here)).collect();
         assert!(left.is_empty(), "{left:?}");
-        // The kernel lets go of a loop device in its own time.
+        // The kernel releases loop devices asynchronously.
         let patience = Instant::now() + Duration::from_secs(20);
         loop {
             let devices = run(
@@ -112,26 +109,23 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // All that were stacked there.
+        // Several mounts may be stacked.
         while std::thread::panicking() && umount(&self.mnt(), true).is_ok() {}
     }
 }
 
-/// Everything that can be seen of a tree.
 pub struct Seen {
     pub model: TreeModel,
     pub xattrs: Xattrs,
 }
 
 impl Seen {
-    /// Reads the tree of a mount.
     pub fn of_mount(root: &Path) -> Self {
         let model = TreeModel::of_host(root).unwrap();
         let xattrs = xattrs_of(root, &model);
         Self { model, xattrs }
     }
 
-    /// Reads the tree of an image, by our own driver.
     pub fn of_image(image: &Image) -> Self {
         let reader = image.reader();
         let read = |node, offset, out: &mut [u8]| reader.read_into(node, offset, out);
@@ -155,7 +149,8 @@ pub fn run(program: &str, args: &[&str]) -> String {
     forerun_testkit::everything::run(Command::new(program).args(args))
 }
 
-/// Unmounts. Processes that other tests start have copies of our open files until they execute.
+/// Unmounts, retrying while busy: processes forked by other tests hold copies of our descriptors
+/// until they exec.
 pub fn end(mnt: &Path) {
     let patience = Instant::now() + Duration::from_secs(20);
     loop {

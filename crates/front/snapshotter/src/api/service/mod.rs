@@ -1,4 +1,4 @@
-//! Calls by their paths.
+//! Dispatches gRPC calls by path.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use super::turns::{Kind as Turned, Turn, Turns};
 use crate::record::Kind;
 use crate::{Result, Snapshotter};
 
-/// Snapshots in a message of a list: each has labels, and a message is at most 4 MiB.
+/// Snapshots per message of a list. Snapshots have labels, and a message is limited to 4 MiB.
 const PAGE: usize = 16;
 
-/// Answers calls with what the snapshotter does.
 #[derive(Clone, Debug)]
 pub struct Service {
     snapshotter: Arc<Snapshotter>,
@@ -82,7 +81,8 @@ impl tonic::codegen::Service<http::Request<Body>> for Service {
     }
 }
 
-/// Removes a snapshot, and answers before its files are deleted: containerd holds a lock meanwhile.
+/// Removes a snapshot, and answers before its files are deleted, because containerd holds a lock
+/// until then.
 fn remove(snapshotter: &Arc<Snapshotter>, ask: KeyRequest) -> Result<Empty> {
     snapshotter.remove(&ask.key)?;
     if snapshotter.starts_deletion() {
@@ -92,14 +92,14 @@ fn remove(snapshotter: &Arc<Snapshotter>, ask: KeyRequest) -> Result<Empty> {
     Ok(Empty {})
 }
 
-/// Deletes what was removed. What stays is deleted the next time.
+/// Deletes the files of removed snapshots. A failure is logged; the next deletion tries again.
 pub fn delete_removed(snapshotter: &Snapshotter) {
     if let Err(error) = snapshotter.delete_removed() {
         tracing::warn!("{error}");
     }
 }
 
-/// Does the work of a request that has its turn, on a thread that may wait.
+/// Runs the blocking work of a request that has been given a turn.
 async fn work<T: Send + 'static>(
     snapshotter: Arc<Snapshotter>,
     turn: Turn,
@@ -117,7 +117,7 @@ async fn work<T: Send + 'static>(
     })
 }
 
-/// The call that may ask a registry.
+/// Handler of `Prepare`, which may contact a registry.
 struct Prepare {
     with: Service,
 }
@@ -153,7 +153,6 @@ impl UnaryService<PrepareRequest> for Prepare {
     }
 }
 
-/// A call with one message as its answer.
 struct Unary<F> {
     with: Service,
     kind: Turned,
@@ -209,7 +208,7 @@ where
     })
 }
 
-/// The call with many messages as its answer.
+/// Handler of `List`, which streams its response.
 struct List {
     with: Service,
 }

@@ -1,4 +1,4 @@
-//! Calls, with registries that do not answer.
+//! Calls while registries do not respond.
 
 #![allow(clippy::unwrap_used)]
 use std::path::Path;
@@ -13,7 +13,7 @@ use tonic::codegen::Service as _;
 use super::*;
 use crate::{Images, ManifestFacts};
 
-/// Images at registries that do not answer until they are let.
+/// Images in registries that do not respond until the test lets them.
 #[derive(Default)]
 struct Silent {
     answers: Mutex<bool>,
@@ -48,7 +48,7 @@ impl Images for Silent {
     }
 }
 
-/// Starts a call, and returns its answer's status, once it has one: nothing for success.
+/// Starts a call. Its result is the error status, `None` for success.
 fn call(service: &Service, name: &str, message: &impl Message) -> JoinHandle<Option<String>> {
     let message = message.encode_to_vec();
     let len = u32::try_from(message.len()).unwrap();
@@ -94,7 +94,7 @@ fn registries_that_do_not_answer_hold_up_no_other_call() {
         let waiting: Vec<_> = (0..64)
             .map(|number| call(&service, "Prepare", &layer(number)))
             .collect();
-        // All of them ask, or will before what comes now.
+        // The calls above take all turns for registries.
         let container = PrepareRequest {
             key: "container".to_owned(),
             ..PrepareRequest::default()
@@ -104,7 +104,7 @@ fn registries_that_do_not_answer_hold_up_no_other_call() {
             let answer = call(&service, name, &key("container")).await.unwrap();
             assert_eq!(answer, None, "{name}");
         }
-        // Another layer is unpacked.
+        // The next layer is unpacked instead of waiting.
         let unpacked = call(&service, "Prepare", &layer(1000)).await.unwrap();
         assert_eq!(unpacked, None);
         assert!(waiting.iter().all(|call| !call.is_finished()));

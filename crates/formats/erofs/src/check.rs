@@ -1,4 +1,5 @@
-//! Checks that reading does not run: reserved fields, and whether entries lead to the right inodes.
+//! Checks for `check` that reading skips: reserved fields, and whether directory entries match
+//! their inodes.
 //! The superblock's checksum is checked when the image is opened.
 
 use std::ops::ControlFlow;
@@ -15,8 +16,8 @@ use crate::inode::MOST_NANOSECONDS;
 use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT, Superblock, compat, incompat};
 use crate::xattr;
 
-/// Checks the reserved fields of an inode, its link count, and xattrs that readers ignore. For a
-/// directory, also checks its entries for itself and its parent, and the kinds in its entries.
+/// Checks the reserved fields of an inode, its link count, and xattrs that readers ignore. In a
+/// directory, also checks `.`, `..` and the file types of the entries.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
         Ok(inode) => inode,
@@ -71,7 +72,6 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     Ok(())
 }
 
-/// The targets of a directory's entries.
 #[derive(Default)]
 struct Links {
     itself: Option<u64>,
@@ -100,12 +100,12 @@ impl Links {
         }
         let is_root = inode.node == image.root();
         match self.parent {
-            // The parent of another directory is known only from the whole tree.
+            // For other directories, only a walk of the whole tree knows the parent.
             Some(_) if !is_root => {}
             found => dot("..", found, node),
         }
         let found = self.below;
-        // A count of 1 means that the writer did not count.
+        // A count of 1 means that the writer did not count links.
         if inode.nlink != 1 && u64::from(inode.nlink) != found + 2 {
             let nlink = inode.nlink;
             problem(false, Check::DirectoryLinks { nlink, found });
@@ -113,7 +113,7 @@ impl Links {
     }
 }
 
-/// Checks fields of the superblock and of the device table that reading does not use.
+/// Checks superblock and device table fields that reading skips.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let at = Address {
         space: Space::Image,
@@ -159,7 +159,7 @@ fn nanoseconds(nanoseconds: u32, problem: &mut dyn FnMut(bool, Check)) {
     }
 }
 
-/// Checks the structures that the superblock names and that no file may need.
+/// Checks structures that the superblock names but that no file may use.
 fn named(image: &Image, raw: &Superblock, problem: &mut dyn FnMut(bool, Check)) {
     let superblock = &image.superblock;
     let start = superblock.block_at(superblock.xattr_block.into());
@@ -173,7 +173,7 @@ fn named(image: &Image, raw: &Superblock, problem: &mut dyn FnMut(bool, Check)) 
         };
         problem(false, check);
     }
-    // Linux reads no xattrs of such an image.
+    // Linux ignores all xattrs of an image with only the first of these features.
     if superblock.has_compat(compat::SHARED_EA_IN_METABOX) && !superblock.has(incompat::METABOX) {
         problem(true, Check::NoMetabox);
     }
@@ -181,15 +181,15 @@ fn named(image: &Image, raw: &Superblock, problem: &mut dyn FnMut(bool, Check)) 
     if superblock.has_compat(compat::ISHARE_XATTRS) && id >= count {
         problem(false, Check::SharePrefix { id, count });
     }
-    // With fragments it was read when the image was opened.
+    // An image with fragments had its packed inode read when it was opened.
     let nid = raw.packed_nid.get();
     if nid > 0 && !superblock.has(incompat::FRAGMENTS) && image.inode(NodeId(nid)).is_err() {
         problem(false, Check::PackedNode { nid });
     }
 }
 
-/// Checks the device table for invalid entries: a mount fails if it gives fewer devices than the
-/// table counts.
+/// Checks the device table for invalid entries. A mount with fewer devices than the table lists
+/// fails.
 fn devices(image: &Image, problem: &mut dyn FnMut(u64, Check)) -> Result<()> {
     let superblock = &image.superblock;
     for number in 1..=image.devices.list().len() {

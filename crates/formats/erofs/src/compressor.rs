@@ -1,4 +1,4 @@
-//! The configurations of the compressors, behind the superblock.
+//! The compressor configurations that follow the superblock.
 
 use forerun_io::{u16_from, u64_from, usize_from};
 use forerun_vfs::Result;
@@ -8,21 +8,17 @@ use crate::error::Check;
 use crate::image::Image;
 use crate::superblock::ALGORITHMS;
 
-/// The settings of a compressor: names of fields as in the format, and their values.
+/// Field names of the format with their values.
 pub type Settings = Vec<(&'static str, String)>;
 
-/// Checks that the settings of all compressors are long enough.
+/// Checks that no compressor configuration is too short.
 ///
 /// # Errors
-/// `Corrupt` if they are cut off.
+/// `Corrupt` if one is cut off.
 pub fn check(image: &Image) -> Result<()> {
     settings(image).map(|_| ())
 }
 
-/// Reads the settings of all compressors that the image lists.
-///
-/// # Errors
-/// The errors of [`check`].
 pub fn settings(image: &Image) -> Result<Settings> {
     let superblock = &image.superblock;
     let mut at = Address {
@@ -44,7 +40,7 @@ pub fn settings(image: &Image) -> Result<Settings> {
     Ok(out)
 }
 
-/// Reads a length of two bytes and as many bytes. Advances to the next multiple of four.
+/// Reads a 2-byte length and that many bytes. Advances `at` to the next multiple of four.
 pub fn record(image: &Image, at: &mut Address, what: &'static str) -> Result<Vec<u8>> {
     let mut len = [0; 2];
     image.read(*at, &mut len, what, None)?;

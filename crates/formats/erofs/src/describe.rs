@@ -1,4 +1,4 @@
-//! The on-disk fields in the format's own terms, for `dump` and `info`.
+//! On-disk fields under the format's own names, for `dump` and `info`.
 
 use forerun_io::u64_from;
 use forerun_vfs::{Extent, FileType, NodeId, Place, Result};
@@ -10,10 +10,10 @@ use crate::inode::{DataLayout, Inode};
 
 type DetailFields = Vec<(&'static str, String)>;
 
-/// Most extents of a compressed file that are listed.
+/// Upper bound on the extents listed for a compressed file.
 const EXTENTS: usize = 10_000;
 
-/// Returns the fields of `info` that only this format has.
+/// Returns the EROFS-specific fields of `info`.
 pub fn details(image: &Image) -> DetailFields {
     let superblock = &image.superblock;
     let mut fields = vec![
@@ -27,7 +27,7 @@ pub fn details(image: &Image) -> DetailFields {
     fields
 }
 
-/// Returns the fields of the superblock, and of the tables it leads to.
+/// Returns the fields of the superblock, and of the tables that it points to.
 pub fn superblock(image: &Image) -> Result<DetailFields> {
     let superblock = &image.superblock;
     let hex = |value: u32| format!("{value:#x}");
@@ -72,7 +72,7 @@ pub fn superblock(image: &Image) -> Result<DetailFields> {
     Ok(fields)
 }
 
-/// Returns the fields of an inode, and the places of its data.
+/// Returns the fields of an inode and the locations of its data.
 pub fn inode(image: &Image, node: NodeId) -> Result<DetailFields> {
     let inode = image.inode(node)?;
     let form = if inode.is_extended {

@@ -1,4 +1,4 @@
-//! The devices besides the image, and the resolution of addresses to devices.
+//! Extra devices, and how block addresses resolve to devices.
 
 use std::ops::Range;
 
@@ -13,13 +13,14 @@ use crate::superblock::Superblock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     pub tag: Vec<u8>,
-    /// Number of blocks according to the image; 0 if it does not say.
+    /// Length in blocks; 0 if the image does not record it.
     pub blocks: u64,
-    /// First block in the address space that all devices share; 0 if it has no place there.
+    /// First block in the address space that all devices share; 0 if the device is not mapped
+    /// there.
     pub first: u64,
 }
 
-/// The devices of an image, in order: the first is device 1.
+/// The extra devices in table order: the first is device 1.
 #[derive(Clone, Debug, Default)]
 pub struct Devices {
     list: Vec<Device>,
@@ -27,7 +28,6 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Reads the device table.
     pub fn read(source: &dyn ReadAt, superblock: &Superblock) -> Result<Self> {
         if superblock.devices == 0 {
             return Ok(Self {
@@ -88,15 +88,14 @@ impl Devices {
         &self.list
     }
 
-    /// Returns the name of a blob, if it is one of them.
     pub fn name(&self, blob: BlobId) -> Option<BlobName> {
         let position = usize::try_from(blob.0).ok()?.checked_sub(1)?;
         let tag = self.list.get(position)?.tag.clone();
         Some(BlobName::Device { index: blob.0, tag })
     }
 
-    /// Resolves `offset` on `device`: returns the blob, the offset in it, and how many contiguous
-    /// bytes it holds from there on. Device 0 is the address space that all devices share.
+    /// Resolves `offset` on `device` to a blob, the offset in the blob, and the number of
+    /// contiguous bytes from there. Device 0 is the address space that all devices share.
     pub fn resolve(&self, device: u16, offset: u64) -> Result<(BlobId, u64, u64), Check> {
         let position = usize::from(device);
         if position > self.list.len() {
@@ -106,7 +105,7 @@ impl Devices {
         if position > 0 {
             return Ok((BlobId(u32::from(device)), offset, u64::MAX));
         }
-        // Start of the next device's part.
+        // Start of the next device in the shared address space.
         let mut next = u64::MAX;
         for (number, device) in (1..).zip(&self.list) {
             if device.first == 0 {
@@ -123,14 +122,14 @@ impl Devices {
         Ok((BlobId::IMAGE, offset, next - offset))
     }
 
-    /// Returns the part of the shared address space that a device takes.
+    /// Returns the range of the shared address space that the device occupies.
     fn part(&self, device: &Device) -> Range<u64> {
         let at = |block: u64| block << self.block_bits;
         at(device.first)..at(device.first + device.blocks)
     }
 }
 
-/// Creates the error of data outside the image.
+/// Returns the error for file data outside the image or device.
 pub fn outside(start: u64, len: u64, image: u64, node: NodeId, at: u64) -> Error {
     let (what, end) = ("file data", start.saturating_add(len));
     Check::Outside {

@@ -1,7 +1,7 @@
 //! Directories: blocks of sorted names, found by binary search.
 //!
-//! Each block begins with its entries and ends with their names. The name of an entry ends where the
-//! next begins; the last one ends with the block, or before its first NUL.
+//! A block holds its entries first, then their names. A name ends where the next one begins; the
+//! last name ends with the block or before its first NUL.
 
 use std::ops::ControlFlow;
 
@@ -16,38 +16,34 @@ use crate::ondisk::Dirent;
 
 const ENTRY: usize = size_of::<Dirent>();
 
-/// Bits of a cursor that count entries in a block: a block has fewer than 2^16 of them.
+/// Low bits of a cursor, which hold the position in a block: a block has fewer than 2^16 entries.
 const CURSOR_BITS: u32 = 16;
 
-/// An entry as it is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct ListingEntry<'b> {
     pub name: &'b [u8],
     pub nid: u64,
-    /// As stored; see [`kind`].
+    /// As stored; [`kind`] converts it.
     pub file_type: u8,
 }
 
-/// A directory being read.
 pub struct Dir<'i> {
     image: &'i Image,
     inode: Inode,
 }
 
-/// A block of a directory.
 pub struct Block<'d> {
     dir: &'d Dir<'d>,
     bytes: Vec<u8>,
     count: usize,
 }
 
-/// Finds the node that `name` names.
 pub fn lookup(image: &Image, node: NodeId, name: &[u8]) -> Result<Option<NodeId>> {
     let dir = Dir::open(image, node)?;
     if check_name(name, image.limits.name_len).is_err() {
         return Ok(None);
     }
-    // The last block whose first name is not behind the wanted one.
+    // Find the last block whose first name is not greater than `name`.
     let (mut low, mut high) = (0, dir.blocks());
     let mut candidate = None;
     while low < high {
@@ -67,7 +63,8 @@ pub fn lookup(image: &Image, node: NodeId, name: &[u8]) -> Result<Option<NodeId>
     }
 }
 
-/// Visits the entries after `from`, but for bad ones, the first of which is the error at the end.
+/// Visits the entries after `from`. Skips bad entries, and returns the first one's error at the
+/// end.
 pub fn read(
     image: &Image,
     node: NodeId,
@@ -82,7 +79,7 @@ pub fn read(
         let node = NodeId(entry.nid);
         let kind = match kind(entry.file_type) {
             Some(kind) => kind,
-            // 0: only the inode has the kind.
+            // Type 0: only the inode records the file type.
             None => image.inode(node)?.file_type,
         };
         Ok(visit(DirEntry {
@@ -94,9 +91,9 @@ pub fn read(
     })
 }
 
-/// Visits the entries after `from` as they are stored, including those for the directory itself and
-/// its parent, and checks them against the rules. A bad entry or block is passed over, as is one that `visit`
-/// finds bad; the first is the error at the end.
+/// Visits the entries after `from` as stored, including `.` and `..`, and checks them. Skips bad
+/// blocks and entries, also entries for which `visit` returns an error, and returns the first error
+/// at the end.
 pub fn each(
     dir: &Dir<'_>,
     from: DirCursor,
@@ -115,7 +112,8 @@ pub fn each(
                 continue;
             }
         };
-        // Those before `first` are known, but for their names.
+        // Entries before `first` were visited already; only their names are needed, to check the
+        // order.
         for position in 0..block.count {
             let next = DirCursor(index << CURSOR_BITS | u64_from(position + 1));
             let visited = block.entry(position).and_then(|entry| {
@@ -139,7 +137,6 @@ pub fn each(
 }
 
 impl<'i> Dir<'i> {
-    /// Opens `node`, which must be a directory.
     pub fn open(image: &'i Image, node: NodeId) -> Result<Self> {
         let inode = image.inode(node)?;
         match inode.file_type {
@@ -183,7 +180,7 @@ impl<'i> Dir<'i> {
 impl Block<'_> {
     fn fail<T>(&self, check: Check) -> Result<T> {
         let inode = &self.dir.inode;
-        // The offset is that of the inode: a compressed block has none of its own.
+        // Report the inode's offset: a compressed block has no offset of its own.
         Err(check.at(Some(inode.node), inode.at.offset))
     }
 
@@ -192,7 +189,7 @@ impl Block<'_> {
         Some(Dirent::read_from_prefix(bytes).ok()?.0)
     }
 
-    /// Parses an entry whose name may be any bytes.
+    /// Parses an entry without checking its name.
     fn raw(&self, index: usize) -> Result<ListingEntry<'_>> {
         let len = self.bytes.len();
         let Some(head) = self.head(index).filter(|_| index < self.count) else {
@@ -274,8 +271,7 @@ impl Block<'_> {
     }
 }
 
-/// Returns the kind of file of an entry's type; nothing for 0, for which only the inode has the
-/// kind.
+/// Returns the file type of a directory entry, or `None` for 0, which leaves the type to the inode.
 pub const fn kind(file_type: u8) -> Option<FileType> {
     Some(match file_type {
         1 => FileType::Regular,

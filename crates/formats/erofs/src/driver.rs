@@ -1,4 +1,4 @@
-//! The EROFS driver: implements the seam.
+//! The EROFS driver: implements `FileSystem`.
 
 use std::ops::{ControlFlow, Range};
 
@@ -14,15 +14,15 @@ use crate::image::{Image, data, map};
 use crate::ondisk::incompat;
 use crate::{check, describe, dir, layout, regions, xattr};
 
-/// An open EROFS image. Nodes are the format's nids: the place of the inode, in units of 32 bytes.
+/// An open EROFS image. Node ids are the format's nids: the inode's position in units of 32 bytes.
 pub struct Erofs {
     pub(crate) image: Image,
     volume: VolumeInfo,
 }
 
 impl Erofs {
-    /// Opens the image at the start of `with.metadata`; it may end before the source does. Devices
-    /// are opened through `with.blobs` when their data is needed.
+    /// Opens the image at the start of `with.metadata`; the source may be longer than the image.
+    /// Devices are opened through `with.blobs` when their data is needed.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for unknown features, [`Error::Corrupt`] if superblock, tables or
@@ -177,7 +177,7 @@ impl Layout for Erofs {
 
     fn names_max(&self) -> Option<u64> {
         let superblock = &self.image.superblock;
-        // An entry takes twelve bytes and a name; compressed directories can hold any number.
+        // An entry takes at least twelve bytes. Compressed directories have no bound.
         let is_plain = !superblock.may_be_compressed() && !superblock.has(incompat::METABOX);
         is_plain.then(|| self.image.source.len() / 13)
     }

@@ -3,8 +3,8 @@
 use forerun_codec::DecodeError;
 use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 
-/// A failed check, with the numbers needed to find the bytes. The offset of the structure is stored
-/// beside it.
+/// A failed check, with the numbers needed to find the bytes. The structure's offset is stored next
+/// to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the image is {len} bytes long; a superblock ends at {need}")]
@@ -142,7 +142,6 @@ pub enum Check {
 }
 
 impl Check {
-    /// Creates the error of this check, failed on the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("erofs", node, offset, self).into()
     }

@@ -1,4 +1,4 @@
-//! What an image stores, as numbers: for programs that show the structures of the format.
+//! Stored structures as numbers, for programs that display the format.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,57 +9,51 @@ use crate::error::Check;
 use crate::image::{Chunks, map};
 pub use crate::inode::DataLayout;
 
-/// The fields of the superblock. They have their names in the format where they have one.
+/// The superblock fields, under the format's names where it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SuperblockFacts {
-    /// Features that readers may ignore, as bits.
+    /// Bits of features that readers may ignore.
     pub feature_compat: u32,
     pub feature_incompat: u32,
     /// log2 of the block size.
     pub blkszbits: u8,
     pub root_nid: u64,
-    /// The number of inodes.
     pub inos: u64,
-    /// When the image was made, in seconds.
+    /// Creation time of the image in seconds.
     pub epoch: i64,
-    /// The number of blocks.
     pub blocks: u64,
-    /// The block in which inodes start.
+    /// The block that nids are counted from.
     pub meta_blkaddr: u32,
-    /// The block in which shared attributes start.
+    /// The block that shared xattr ids are counted from.
     pub xattr_blkaddr: u32,
     pub uuid: [u8; 16],
 }
 
-/// The fields of an inode that its metadata does not show.
+/// Fields of an inode that its `Metadata` does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InodeFacts {
-    /// Bytes of the inode itself: 32 or 64.
+    /// Length of the inode itself: 32 or 64 bytes.
     pub len: u64,
-    /// How its data is stored.
     pub layout: DataLayout,
-    /// Bytes of its own attributes.
+    /// Length of the xattrs stored after the inode.
     pub xattr_isize: u64,
-    /// The blocks of compressed data.
     pub compressed_blocks: Option<u32>,
 }
 
-/// An extent of a file as the image has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredExtent {
-    /// Bytes of the file, up to the end of the last block where whole blocks are stored.
+    /// Range in the file. Where whole blocks are stored, it ends at the end of the last block.
     pub logical: Range<u64>,
-    /// Bytes of the image or device; nothing for zeros and for what another inode holds.
+    /// Range in the image or device; `None` for zeros and for data in another inode.
     pub physical: Option<Range<u64>>,
-    /// The device; 0 is the image.
+    /// Number of the device; 0 is the image.
     pub device: u16,
 }
 
 impl Erofs {
-    /// Returns the fields of the superblock.
     #[must_use]
     pub const fn superblock(&self) -> SuperblockFacts {
         let superblock = &self.image.superblock;
@@ -77,10 +71,6 @@ impl Erofs {
         }
     }
 
-    /// Returns the fields of an inode.
-    ///
-    /// # Errors
-    /// The errors of reading it.
     pub fn inode(&self, node: NodeId) -> Result<InodeFacts> {
         let inode = self.image.inode(node)?;
         Ok(InodeFacts {
@@ -91,10 +81,7 @@ impl Erofs {
         })
     }
 
-    /// Visits the extents of the data of a file, directory or link as the image has them.
-    ///
-    /// # Errors
-    /// The errors of reading what describes them.
+    /// Visits the extents of a file, directory or symbolic link as the image stores them.
     pub fn stored_extents(
         &self,
         node: NodeId,

@@ -1,4 +1,4 @@
-//! Inodes: bytes to a value.
+//! Parses and validates inodes.
 
 use forerun_vfs::{Device, Error, FileType, NodeId, Result, Timestamp};
 use zerocopy::FromBytes;
@@ -8,10 +8,11 @@ use crate::error::Check;
 use crate::ondisk::{InodeCompact, InodeExtended, format, incompat};
 use crate::superblock::Superblock;
 
-/// Bytes of the long form, which [`Inode::parse`] needs if the space holds that many.
+/// Length of the extended form. [`Inode::parse`] wants this many bytes unless the space ends
+/// earlier.
 pub const MAX_LEN: usize = 64;
 
-/// Largest file: two bits below what offsets can hold, so that sums of a few of them cannot
+/// Largest file size: two bits below the maximum of an offset, so that a sum of a few sizes cannot
 /// overflow.
 const MAX_FILE: u64 = 1 << 62;
 
@@ -20,7 +21,7 @@ pub struct Inode {
     pub node: NodeId,
     pub at: Address,
     pub is_extended: bool,
-    /// Whether its entries begin without one for itself.
+    /// Whether the directory stores no entry for `.`.
     pub dot_omitted: bool,
     pub layout: DataLayout,
     pub file_type: FileType,
@@ -30,37 +31,34 @@ pub struct Inode {
     pub size: u64,
     pub nlink: u32,
     pub mtime: Timestamp,
-    /// The number that `stat` shows on systems where it has 32 bits.
+    /// The 32-bit inode number that `stat` shows on 32-bit systems.
     pub number: u32,
-    /// Bytes of its own xattrs, behind it.
     pub xattr_len: u64,
-    /// A block number, chunk format or device number, by its layout.
+    /// Block number, chunk format or device number, depending on the layout.
     pub word: u32,
-    /// The high part of a block number or block count.
+    /// High part of a block number or block count.
     pub high: u16,
     /// Whether block numbers of this inode have 48 bits.
     pub is_48: bool,
-    /// Nanoseconds as stored; `mtime` has at most 999,999,999.
+    /// Nanoseconds as stored, unchecked; in `mtime` they are capped at 999,999,999.
     pub stored_nanoseconds: u32,
     /// Reserved bits that are set.
     pub reserved: Vec<(&'static str, u64)>,
 }
 
-/// Most nanoseconds of a time.
 pub const MOST_NANOSECONDS: u32 = 999_999_999;
 
-/// The ways in which an inode stores its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataLayout {
-    /// In blocks, one after the other.
+    /// Contiguous blocks.
     Plain,
     /// Compressed, with an index of 8 bytes for each cluster.
     CompressedFull,
-    /// In blocks, except the end, which follows the inode.
+    /// Contiguous blocks, and a tail that follows the inode.
     Inline,
-    /// Compressed, with short indexes or a list of extents.
+    /// Compressed, with a compacted index or a list of extents.
     CompressedCompact,
-    /// In chunks, each at any place.
+    /// Chunks, each with an address of its own.
     Chunks,
 }
 
@@ -73,7 +71,6 @@ impl DataLayout {
         Self::Chunks,
     ];
 
-    /// Returns the number in the format of the inode.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -85,12 +82,10 @@ impl DataLayout {
         }
     }
 
-    /// Returns whether the data is compressed.
     pub const fn is_compressed(self) -> bool {
         matches!(self, Self::CompressedFull | Self::CompressedCompact)
     }
 
-    /// Returns the name in the terms of the format.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "flat_plain",
@@ -103,7 +98,8 @@ impl DataLayout {
 }
 
 impl Inode {
-    /// Parses the bytes of an inode at `at`: [`MAX_LEN`] of them, or as many as are left.
+    /// Parses the inode at `at`. `bytes` must be the first [`MAX_LEN`] bytes there, or fewer if the
+    /// space ends earlier.
     pub fn parse(bytes: &[u8], at: Address, node: NodeId, superblock: &Superblock) -> Result<Self> {
         let fail = |check: Check| Err(check.at(Some(node), at.offset));
         let need = |len: u64| {
@@ -231,28 +227,26 @@ impl Inode {
         }
     }
 
-    /// Returns the number of bytes of the inode itself.
     pub const fn len(&self) -> u64 {
         if self.is_extended { 64 } else { 32 }
     }
 
-    /// Returns the place of its xattrs.
     pub const fn xattrs(&self) -> Address {
         self.at.plus(self.len())
     }
 
-    /// Returns the address behind the inode and its xattrs: of the end of a file, chunk indexes or a compression header.
+    /// Returns the address after the inode and its xattrs. An inline tail, chunk table or
+    /// compression header starts there.
     pub const fn end(&self) -> Address {
         self.xattrs().plus(self.xattr_len)
     }
 
-    /// Returns the first block of a flat file, or nothing if it consists of zeros that are not
-    /// stored.
+    /// Returns the first block of a flat file, or `None` if the file is zeros that are not stored.
     pub fn start_block(&self) -> Option<u64> {
         block(self.word, self.high, self.is_48)
     }
 
-    /// Returns the number of a device; 0:0 for other nodes.
+    /// Returns the device number; 0:0 for other file types.
     pub const fn device(&self) -> Device {
         match self.file_type {
             FileType::BlockDevice | FileType::CharDevice => Device::unpack(self.word),
@@ -261,8 +255,7 @@ impl Inode {
     }
 }
 
-/// Combines a block number of 32 or 48 bits. Returns nothing if all bits are set, which means
-/// zeros.
+/// Combines a block number of 32 or 48 bits. Returns `None` if all bits are set, which means zeros.
 pub fn block(low: u32, high: u16, is_48: bool) -> Option<u64> {
     if is_48 {
         let block = u64::from(high) << 32 | u64::from(low);
@@ -272,7 +265,7 @@ pub fn block(low: u32, high: u16, is_48: bool) -> Option<u64> {
     }
 }
 
-/// Returns the kind of file of the kind bits of a mode.
+/// Returns the file type of a mode, or `None` if its type bits are invalid.
 pub const fn file_type(mode: u16) -> Option<FileType> {
     Some(match mode & 0o170_000 {
         0o040_000 => FileType::Directory,

@@ -1,10 +1,9 @@
-//! Finds the metadata of an image, as far as that is cheap.
+//! Guesses which ranges of an image hold metadata, as far as that is cheap.
 //!
-//! The format has no table of inodes: they may lie anywhere behind `meta_blkaddr`, with data in
-//! between. Three layouts are recognised: metadata in front and data behind it, in the order of a
-//! walk; data in front and metadata from `meta_blkaddr` to the end; and metadata alone, with the
-//! data on other devices. The result is used only for prefetch, so a wrong guess costs time, not
-//! correctness.
+//! The format has no inode table: inodes may be anywhere after `meta_blkaddr`, mixed with data.
+//! Three layouts are recognised: metadata first, then data in walk order; data first, then metadata
+//! from `meta_blkaddr` to the end; and metadata only, with data on other devices. The result is
+//! used only for prefetch, so a wrong guess costs time, not correctness.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,14 +12,13 @@ use forerun_vfs::{FileSystem, FileType, Limits, Place, Walk};
 use crate::address::Space;
 use crate::image::{Image, map};
 
-/// Nodes examined to find the first data.
+/// Number of nodes examined to find the first data.
 const PROBED: usize = 64;
-/// Bytes of the smallest inode.
 const COMPACT: u64 = 32;
-/// Most bytes of metadata for each inode, with its entry, xattrs, and an end of data.
+/// Upper bound on the metadata for each inode, with its directory entry, xattrs and inline tail.
 const PER_INODE: u64 = 4096;
 
-/// Returns ranges that hold the metadata that a walk reads, and little else; empty if metadata and
+/// Returns ranges that hold little else than the metadata that a walk reads. Empty if metadata and
 /// data cannot be told apart.
 pub fn metadata_ranges(fs: &dyn FileSystem, image: &Image) -> Vec<Range<u64>> {
     let superblock = &image.superblock;
@@ -30,7 +28,7 @@ pub fn metadata_ranges(fs: &dyn FileSystem, image: &Image) -> Vec<Range<u64>> {
     };
     if let Some(metabox) = &image.metabox {
         let mut ranges = Vec::new();
-        // If it cannot be mapped, reading it reports that.
+        // Ignore errors: reading the metabox will report them.
         let _hint = map::map(image, metabox, 0..metabox.size, &mut |extent| {
             let range = match extent.place {
                 Place::Stored { offset, .. } => {
@@ -62,14 +60,14 @@ pub fn metadata_ranges(fs: &dyn FileSystem, image: &Image) -> Vec<Range<u64>> {
         false => return Vec::new(),
     };
     let range = range.start..range.end.min(range.start.saturating_add(most)).min(end);
-    // A part too small for all inodes is only the first of several.
+    // A range too small for all inodes is not all of the metadata, so the guess is wrong.
     let least = superblock.inodes.saturating_mul(COMPACT);
     std::iter::once(range)
         .filter(|range| range.start < range.end && range.end - range.start >= least)
         .collect()
 }
 
-/// Returns the offset of the first data in the order of a walk.
+/// Returns the lowest data offset among the first nodes of a walk.
 fn first_data(fs: &dyn FileSystem, image: &Image) -> Option<u64> {
     let limits = Limits::default();
     let mut first: Option<u64> = None;
@@ -78,7 +76,7 @@ fn first_data(fs: &dyn FileSystem, image: &Image) -> Option<u64> {
         if inode.file_type != FileType::Regular {
             continue;
         }
-        // The end of a file that follows its inode is metadata.
+        // An inline tail follows its inode and counts as metadata.
         let behind = inode.end().offset;
         map::map(image, &inode, 0..inode.size, &mut |extent| {
             let offset = match extent.place {
@@ -94,7 +92,6 @@ fn first_data(fs: &dyn FileSystem, image: &Image) -> Option<u64> {
     first
 }
 
-/// Sorts ranges, and merges those that touch.
 fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_by_key(|range| range.start);

@@ -1,4 +1,4 @@
-//! EROFS: the driver that maps it and the writer that makes it.
+//! EROFS: the driver that maps images, and the writer that makes them.
 //!
 //! The format is described in `docs/formats/erofs.md`. Nothing here moves file data: the driver
 //! only maps it.
@@ -37,7 +37,6 @@ use forerun_vfs::{Format, Magic};
 pub use driver::Erofs;
 pub use facts::{DataLayout, InodeFacts, StoredExtent, SuperblockFacts};
 
-/// EROFS in the registry.
 pub const FORMAT: Format = Format {
     name: "erofs",
     probe_len: 1028,

@@ -1,4 +1,4 @@
-//! Validates the superblock of an image that a search has met.
+//! Validates a superblock that a search has found.
 
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, FileType, Measured, NodeId, Result, read_head};
@@ -9,8 +9,8 @@ use crate::inode::{self, Inode};
 use crate::ondisk::{NID_METABOX, SLOT, SUPERBLOCK_AT, compat};
 use crate::superblock::{self, Superblock};
 
-/// Validates the superblock, its checksum if it has one, its length, and the kind of its root. The length is
-/// unknown where the field is 0.
+/// Validates the superblock, its checksum if it has one, the image length, and that the root is a
+/// directory. The length is unknown if the field `blocks` is 0.
 ///
 /// # Errors
 /// The errors of [`Superblock::parse`], `Corrupt`, `Io`.
@@ -28,12 +28,12 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     })
 }
 
-/// Compares the checksum of the superblock's block.
 fn check_sum(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
     if !superblock.has_compat(compat::SB_CHKSUM) {
         return Ok(());
     }
-    // Blocks that end before the superblock are checksummed from the superblock on. At most 64 KiB.
+    // If the first block ends before the superblock, the checksum covers one block from the
+    // superblock on. At most 64 KiB.
     let end = match superblock.block_size() {
         len if len > SUPERBLOCK_AT => len,
         len => SUPERBLOCK_AT + len,
@@ -49,7 +49,8 @@ fn check_sum(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
     }
 }
 
-/// Fails unless the root is a directory. A root in the metabox is left to the driver.
+/// Returns an error unless the root is a directory. Does not check a root in the metabox: the
+/// driver does.
 fn check_root(source: &dyn ReadAt, superblock: &Superblock) -> Result<()> {
     let root = NodeId(superblock.root);
     if root.0 & NID_METABOX != 0 {

@@ -1,4 +1,4 @@
-//! Opens an image: superblock, devices, special inodes, prefixes of xattr names and the root.
+//! Opens an image: superblock, devices, special inodes, long xattr prefixes and root.
 
 use forerun_io::{BlockCache, usize_from};
 use forerun_vfs::{Error, FileType, NodeId, OpenWith, OwnContents, Result};
@@ -14,11 +14,11 @@ use crate::prefix_table;
 use crate::superblock::{self, Superblock};
 use crate::zmap::Sums;
 
-/// The typical length of decoded blocks of metadata.
+/// Typical length of a decoded metadata block.
 const TYPICAL_BLOCK: u64 = 16 << 10;
 
 impl Image {
-    /// Opens the image, and reads its superblock, tables and special inodes.
+    /// Opens an image and reads its superblock, tables and special inodes.
     ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
@@ -48,7 +48,7 @@ impl Image {
         };
         image.check_sum()?;
         compressor::check(&image)?;
-        // In this order: the packed inode may be in the metabox, but not the other way round.
+        // The metabox comes first: it may hold the packed inode, but not the other way round.
         if let Some(nid) = image.superblock.metabox {
             if nid & NID_METABOX != 0 {
                 let check = Check::SpecialInItself {
@@ -73,7 +73,8 @@ impl Image {
         if !self.superblock.has_compat(compat::SB_CHKSUM) {
             return Ok(());
         }
-        // Blocks that end before the superblock are checksummed from the superblock on.
+        // If the first block ends before the superblock, the checksum covers one block from the
+        // superblock on.
         let len = match self.superblock.block_size() {
             len if len > SUPERBLOCK_AT => len - SUPERBLOCK_AT,
             len => len,

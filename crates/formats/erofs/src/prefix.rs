@@ -1,32 +1,29 @@
-//! The prefixes of xattr names: the predefined ones, and the image's own.
+//! Prefixes of xattr names: the predefined ones, and the image's own.
 
 use crate::ondisk::XATTR_LONG_PREFIX;
 
-/// The beginning of the names of many xattrs, from the image's own table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// Number of the short prefix that it starts with.
+    /// Number of the predefined prefix that it starts with.
     base: u8,
-    /// The bytes that follow the base.
+    /// The bytes after that prefix.
     infix: Vec<u8>,
-    /// Both as text. `None` if the base is not the number of a short prefix: names with this prefix
-    /// are in no namespace that a reader can name.
+    /// The whole prefix. `None` if `base` is no predefined prefix: such names are in no namespace
+    /// that a reader can name.
     name: Option<Vec<u8>>,
 }
 
-/// The meaning of an xattr's `e_name_index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning<'p> {
-    /// Names start with this.
+    /// Names start with these bytes.
     Name(&'p [u8]),
-    /// Attributes with this prefix are internal to the image (such as digests of files) and are not shown.
+    /// Xattrs with this prefix are internal to the image, such as digests of files, and are not
+    /// shown.
     Hidden,
-    /// No prefix has this number.
     Unknown,
 }
 
 impl Prefix {
-    /// Creates the prefix that continues the short one with number `base`.
     pub fn new(base: u8, infix: &[u8]) -> Self {
         Self {
             base,
@@ -35,7 +32,7 @@ impl Prefix {
         }
     }
 
-    /// Returns the text of `dump`.
+    /// Returns the prefix as `dump` shows it.
     pub fn text(&self) -> String {
         match &self.name {
             Some(name) => String::from_utf8_lossy(name).into_owned(),
@@ -47,7 +44,7 @@ impl Prefix {
     }
 }
 
-/// The prefixes with numbers from 1 on; empty ones are unused.
+/// The predefined prefixes, numbered from 1; empty ones are unused.
 const SHORT: [&[u8]; 7] = [
     b"",
     b"user.",
@@ -58,7 +55,6 @@ const SHORT: [&[u8]; 7] = [
     b"security.",
 ];
 
-/// Returns the predefined prefix with that number, if there is one.
 pub fn short(index: u8) -> Option<&'static [u8]> {
     let prefix = SHORT.get(usize::from(index)).copied();
     prefix.filter(|prefix| !prefix.is_empty())

@@ -1,4 +1,4 @@
-//! The table of an image's own prefixes of xattr names.
+//! The table of an image's own xattr name prefixes.
 
 use forerun_vfs::{NodeId, Result};
 
@@ -9,10 +9,9 @@ use crate::image::{Image, data};
 use crate::ondisk::compat;
 use crate::prefix::Prefix;
 
-/// Bytes of a long prefix besides the short one: the length of a name.
+/// Longest part of a long prefix after the predefined one: the longest name.
 const MOST: usize = 255;
 
-/// Reads the image's own prefixes.
 pub fn read(image: &Image) -> Result<Vec<Prefix>> {
     let superblock = &image.superblock;
     let start = u64::from(superblock.prefix_start) << 2;
@@ -24,7 +23,7 @@ pub fn read(image: &Image) -> Result<Vec<Prefix>> {
         },
         offset: start,
     };
-    // In the packed inode, if there is one and no metabox.
+    // The table is in the packed inode if there is one and no metabox.
     let packed = image.packed.as_ref();
     let packed = packed.filter(|_| !is_plain && at.space == Space::Image);
     let mut prefixes = Vec::new();

@@ -1,4 +1,4 @@
-//! The parts of an image that hold metadata, for a map of the image.
+//! Metadata ranges of an image, for its map.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,7 +9,7 @@ use crate::image::{Image, map};
 use crate::inode::Inode;
 use crate::ondisk::{DEVICE_SLOT, SUPERBLOCK_AT};
 
-/// Visits the superblock and the table of devices.
+/// Visits the superblock and the device table.
 pub fn of_image(image: &Image, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) {
     let superblock = &image.superblock;
     let devices = u64::from(superblock.device_slot) * DEVICE_SLOT;
@@ -25,11 +25,8 @@ pub fn of_image(image: &Image, visit: &mut dyn FnMut(Region) -> ControlFlow<()>)
     }
 }
 
-/// Visits the inode with its extended attributes and its index, and the data of a directory or a symbolic link. Nothing is
-/// visited of what lies in the metabox, which is compressed as a whole.
-///
-/// # Errors
-/// `Corrupt` and `Io` of the index and of the map.
+/// Visits the inode with its xattrs and index, and the data of a directory or symbolic link. Visits
+/// nothing in the metabox, which is compressed as a whole.
 pub fn of_inode(
     image: &Image,
     inode: &Inode,
@@ -66,7 +63,7 @@ pub fn of_inode(
     })
 }
 
-/// Returns the bytes of the image that an extent takes.
+/// Returns the image range that an extent occupies.
 fn stored(extent: &Extent) -> Option<Range<u64>> {
     let len = extent.logical.end - extent.logical.start;
     match &extent.place {

@@ -1,4 +1,4 @@
-//! The superblock: bytes to a validated value.
+//! Parses and validates the superblock.
 //!
 //! The field `blocks` is not checked against the image: it is for `statfs`, and may be 0.
 
@@ -9,13 +9,14 @@ use zerocopy::FromBytes;
 use crate::error::Check;
 use crate::ondisk::{self, EXTENSION_SLOT, MAGIC, SUPERBLOCK_AT, compat, incompat};
 
-/// Bytes from the start of the image to the end of a superblock without extensions.
+/// Offset of the end of a superblock without extension slots.
 pub const LEN: u64 = SUPERBLOCK_AT + 128;
 
-/// [`LEN`] and the known extension slot.
+/// Length of the image head that [`Superblock::parse`] needs: [`LEN`] and the one known extension
+/// slot.
 pub const HEAD: usize = 1168;
 
-/// Names of the incompatible features, by bit; both names if a bit has two meanings.
+/// Names of the incompatible features. A bit with two meanings has both names.
 const INCOMPATIBLE: [(u32, &str); 9] = [
     (incompat::ZERO_PADDING, "0padding"),
     (incompat::COMPR_CFGS, "compr_cfgs/big_pcluster"),
@@ -35,15 +36,15 @@ const COMPATIBLE: [(u32, &str); 6] = [
     (compat::PLAIN_XATTR_PFX, "plain_xattr_pfx"),
     (compat::ISHARE_XATTRS, "ishare_xattrs"),
 ];
-/// The compressors by their bit in `is_compressed`, with the least length of their settings. Linux
-/// refuses shorter ones, though it reads only the first bytes.
+/// The compressors in the order of their `is_compressed` bits, with the minimum length of their
+/// configurations. Linux rejects shorter ones, though it reads only the first bytes.
 pub const ALGORITHMS: [(&str, usize); 4] = [("lz4", 14), ("lzma", 14), ("deflate", 6), ("zstd", 6)];
 
-/// Extension slots that end within the first 4096 bytes of the image. Linux and fsck.erofs refuse more,
-/// whatever the block size.
+/// Most extension slots that end within the first 4096 bytes of the image. Linux and fsck.erofs
+/// reject more for every block size.
 const MOST_SLOTS: u8 = 184;
 
-/// The superblock, checked against itself and the length of the source.
+/// The superblock, validated on its own and against the length of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub checksum: u32,
@@ -55,16 +56,16 @@ pub struct Superblock {
     pub inodes: u64,
     pub epoch: i64,
     pub nanoseconds: u32,
-    /// Time of the image in seconds.
+    /// Creation time of the image in seconds.
     pub build_time: i64,
     pub blocks: u64,
     pub meta_block: u32,
     pub xattr_block: u32,
     pub uuid: [u8; 16],
     pub label: Vec<u8>,
-    /// Bits of [`ALGORITHMS`]; zero if the image does not list them.
+    /// Bits of [`ALGORITHMS`]; zero if the image does not list its compressors.
     pub algorithms: u16,
-    /// As stored: the bits above, or the farthest match of LZ4.
+    /// As stored: the bits above, or the maximum match distance of LZ4.
     pub is_compressed: u16,
     pub devices: u16,
     pub device_slot: u16,
@@ -75,7 +76,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Parses the first [`HEAD`] bytes of a source of `source_len`, or all of them.
+    /// Parses `head`, the first [`HEAD`] bytes of the source, or all bytes of a shorter one.
     ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported` for unknown features, `Corrupt`.
@@ -95,7 +96,7 @@ impl Superblock {
         Ok(Self::from_raw(&raw, metabox(bytes)))
     }
 
-    /// Returns the values of checked fields. `metabox` is the inode number in the first extension slot.
+    /// Builds the value from checked fields. `metabox` is the nid in the first extension slot.
     fn from_raw(raw: &ondisk::Superblock, metabox: Option<u64>) -> Self {
         let feature_incompat = raw.feature_incompat.get();
         let is_48 = feature_incompat & incompat::BITS_48 != 0;
@@ -136,7 +137,7 @@ impl Superblock {
                 0
             },
             device_slot: raw.devt_slotoff.get(),
-            // Linux reads the prefixes whether or not the feature is set.
+            // Like Linux, use the prefixes even if their feature bit is not set.
             prefixes: raw.xattr_prefix_count,
             prefix_start: raw.xattr_prefix_start.get(),
             packed: Some(raw.packed_nid.get()).filter(|&nid| has(incompat::FRAGMENTS) && nid > 0),
@@ -144,37 +145,33 @@ impl Superblock {
         }
     }
 
-    /// Returns the offset behind the superblock, where settings of compressors follow, if any.
+    /// Returns the offset after the superblock. Compressor configurations follow there.
     pub fn end(&self) -> u64 {
         LEN + u64::from(self.extension_slots) * EXTENSION_SLOT
     }
 
-    /// Returns the number of bytes of a block.
     pub const fn block_size(&self) -> u64 {
         1 << self.block_bits
     }
 
-    /// Returns the offset of a block. Block numbers have at most 48 bits, so nothing is lost.
+    /// Returns the offset of a block. Block numbers have at most 48 bits, so no bits are lost.
     pub const fn block_at(&self, block: u64) -> u64 {
         block << self.block_bits
     }
 
-    /// Returns whether an incompatible feature is in use.
     pub const fn has(&self, bit: u32) -> bool {
         self.feature_incompat & bit != 0
     }
 
-    /// Returns whether a compatible feature is in use.
     pub const fn has_compat(&self, bit: u32) -> bool {
         self.feature_compat & bit != 0
     }
 
-    /// Returns whether anything may be compressed, according to the image.
+    /// Returns false only if the superblock rules out compressed data.
     pub const fn may_be_compressed(&self) -> bool {
         self.is_compressed != 0 || self.has(incompat::ZERO_PADDING)
     }
 
-    /// Returns the names of the features in use.
     pub fn features(&self) -> String {
         let compatible = names(self.feature_compat, &COMPATIBLE);
         let names: Vec<_> = compatible
@@ -188,7 +185,6 @@ impl Superblock {
         }
     }
 
-    /// Returns the names of the compressors that the image lists.
     pub fn compressors(&self) -> String {
         let names: Vec<_> = (0..)
             .zip(ALGORITHMS)
@@ -203,8 +199,8 @@ impl Superblock {
     }
 }
 
-/// Computes the checksum over `block`, the bytes from the superblock to the end of its block, with
-/// the field itself as zeros. The last step of CRC-32C, the inversion, is left out.
+/// Computes the checksum of `block`, the bytes from the superblock to the end of its block, with
+/// the checksum field as zeros. It is CRC-32C without the final inversion.
 pub fn checksum(block: &[u8]) -> u32 {
     let (before, rest) = block.split_at(block.len().min(4));
     let crc = crc32c::crc32c(before);
@@ -228,7 +224,7 @@ fn short(source_len: u64, need: u64) -> Error {
     Check::ShortSuperblock { len, need }.at(None, SUPERBLOCK_AT)
 }
 
-/// Checks the fields that have a range, and that the source holds all extension slots.
+/// Checks the fields that have a valid range, and that the source holds all extension slots.
 fn check_ranges(raw: &ondisk::Superblock, source_len: u64) -> Result<()> {
     let bits = raw.blkszbits;
     if !(9..=16).contains(&bits) {
@@ -243,7 +239,7 @@ fn check_ranges(raw: &ondisk::Superblock, source_len: u64) -> Result<()> {
     if end > source_len {
         return Err(short(source_len, end));
     }
-    // Times are added to it, in 32 bits.
+    // Inode times are added to the epoch as 32-bit values.
     let epoch = raw.epoch.get().cast_signed();
     if epoch > i64::MAX - i64::from(u32::MAX) {
         return Err(Check::Epoch { epoch }.at(None, SUPERBLOCK_AT));
@@ -251,7 +247,7 @@ fn check_ranges(raw: &ondisk::Superblock, source_len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Refuses, by name, features that this crate does not support.
+/// Returns an error that names the features that this crate does not support.
 fn unsupported(raw: &ondisk::Superblock) -> Result<()> {
     let refuse = |what: String| Err(Error::Unsupported(format!("EROFS image with {what}")));
     let unknown = raw.feature_incompat.get() & !incompat::KNOWN;
@@ -275,7 +271,7 @@ fn unsupported(raw: &ondisk::Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the bytes claim to be of this format.
+/// Returns whether the magic number is present.
 pub fn probe(head: &[u8]) -> bool {
     let at = usize_from(SUPERBLOCK_AT);
     head.get(at..at + 4) == Some(&MAGIC.to_le_bytes()[..])

@@ -1,7 +1,7 @@
-//! Extended attributes: an inode's own, behind it, and those it shares with others.
+//! Extended attributes: an inode's own, and those that it shares with other inodes.
 //!
-//! The filter of names that an inode may have is not used: it saves the search for one name, and
-//! here all are visited.
+//! The name filter in the header is not used: it speeds up the lookup of one name, and this driver
+//! visits all names.
 
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Bound, Error, Problem, Result, check_xattr_name};
@@ -14,19 +14,18 @@ use crate::inode::Inode;
 use crate::ondisk::{XattrEntry, XattrHeader, compat};
 use crate::prefix::{self, Meaning};
 
-/// Longest name, with its prefix: what Linux allows.
+/// Longest name with its prefix: the limit of Linux.
 const NAME_MAX: usize = 255;
 const HEADER: usize = size_of::<XattrHeader>();
 const ENTRY: usize = size_of::<XattrEntry>();
 
-/// An xattr of an inode.
 pub enum Found<'x> {
     Pair(&'x [u8], &'x [u8]),
-    /// An xattr whose name starts with an unknown prefix, with the failed check.
+    /// An xattr with an unknown prefix, and the error for it.
     Unknown(Error),
 }
 
-/// Visits the names and values of `inode`. Ignores xattrs of unknown prefix, as Linux does.
+/// Visits the xattrs of `inode`. Ignores xattrs with an unknown prefix, as Linux does.
 pub fn visit(image: &Image, inode: &Inode, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     each(image, inode, &mut |found| match found {
         Found::Pair(name, value) => visit(name, value),
@@ -85,13 +84,12 @@ fn each(image: &Image, inode: &Inode, visit: &mut dyn FnMut(Found<'_>)) -> Resul
 struct Visitor<'v> {
     image: &'v Image,
     inode: &'v Inode,
-    /// Bytes of names and values that may still follow.
+    /// Remaining bound on the bytes of names and values.
     left: u64,
     visit: &'v mut dyn FnMut(Found<'_>),
 }
 
 impl Visitor<'_> {
-    /// Visits an xattr that is stored once for many inodes.
     fn shared(&mut self, number: u32) -> Result<()> {
         let superblock = &self.image.superblock;
         let in_metabox = superblock.has_compat(compat::SHARED_EA_IN_METABOX);
@@ -116,14 +114,13 @@ impl Visitor<'_> {
         self.pair(at, &entry, &bytes)
     }
 
-    /// Visits the inode's own xattrs in `bytes`.
     fn own(&mut self, mut at: Address, mut bytes: &[u8]) -> Result<()> {
         let (len, node) = (self.inode.xattr_len, self.inode.node);
         while let Ok((entry, rest)) = XattrEntry::read_from_prefix(bytes) {
             let (name, value) = (usize::from(entry.e_name_len), entry.e_value_size.get());
             let pair = name + usize::from(value);
             if entry.e_name_index == 0 && pair == 0 {
-                // Space left for later.
+                // Four zero bytes are space reserved for later xattrs.
                 (bytes, at) = (rest, at.plus(u64_from(ENTRY)));
                 continue;
             }
@@ -157,7 +154,8 @@ impl Visitor<'_> {
             let name = String::from_utf8_lossy(&name).into_owned();
             return Err(error(Check::XattrName { name, source }));
         }
-        // Many inodes may share one long value, and one inode may list it often.
+        // Many inodes may share a long value, and one inode may list it often, so the total is
+        // bounded.
         let here = u64_from(name.len() + value.len());
         let Some(left) = self.left.checked_sub(here) else {
             let limit = self.image.limits.xattr_bytes;

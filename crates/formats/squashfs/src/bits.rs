@@ -1,12 +1,12 @@
-//! Packed bit fields, as compilers laid them out on machines of both byte orders.
+//! Packed bit fields, laid out as C compilers do on machines of either byte order.
 //!
 //! In a little-endian image the first field has the lowest bits of the first bytes; in a big-endian
-//! one the highest. Fields that are whole bytes come out as plain numbers of that order.
+//! one, the highest. Fields of whole bytes read as plain numbers of that byte order.
 
 use forerun_io::{u16_from, u32_from};
 use forerun_vfs::ByteOrder;
 
-/// Takes the fields of a structure one after the other. Fields past its end are zero.
+/// Reads the bit fields of a structure in order. Fields past its end are zero.
 #[derive(Clone, Debug)]
 pub struct Bits<'b> {
     bytes: &'b [u8],
@@ -23,7 +23,7 @@ impl<'b> Bits<'b> {
         }
     }
 
-    /// Takes a field of `width` bits, 64 at most.
+    /// Reads a field of at most 64 bits.
     pub fn u64(&mut self, width: usize) -> u64 {
         let mut value = 0;
         for index in 0..width.min(64) {
@@ -38,12 +38,10 @@ impl<'b> Bits<'b> {
         value
     }
 
-    /// Takes a field of `width` bits, 32 at most.
     pub fn u32(&mut self, width: usize) -> u32 {
         u32_from(self.u64(width))
     }
 
-    /// Takes a field of `width` bits, 16 at most.
     pub fn u16(&mut self, width: usize) -> u16 {
         u16_from(self.u64(width))
     }

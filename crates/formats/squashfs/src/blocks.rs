@@ -1,7 +1,7 @@
-//! Metadata blocks: read, decoded once, kept.
+//! Reads, decodes and caches metadata blocks.
 //!
-//! Inodes, listings and all tables lie in blocks of 8 KiB, each compressed by itself. Many inodes
-//! share a block, so decoded blocks are cached; the caller sets the budget.
+//! Inodes, listings and all tables are in blocks of 8 KiB, each compressed on its own. Many inodes
+//! share a block, so decoded blocks are cached within a budget that the caller sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,21 +15,18 @@ use crate::error::Check;
 use crate::ondisk::{METADATA_BLOCK, METADATA_STORED, Numbers};
 use crate::superblock::Superblock;
 
-/// The byte behind the header in images of 1.x to 3.x that were made with `-check_data`.
+/// The byte after the block header in images of 1.x to 3.x made with `-check_data`.
 const MARKER: u8 = 0xff;
 
-/// The form of an image's metadata.
+/// How an image stores metadata blocks and numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The byte order of numbers.
     pub numbers: ByteOrder,
-    /// The byte order of the blocks' headers.
     pub headers: ByteOrder,
     pub has_marker: bool,
 }
 
 impl Frame {
-    /// Returns the form of the metadata in the image of this superblock.
     pub fn of(superblock: &Superblock) -> Self {
         Self {
             numbers: superblock.order,
@@ -41,27 +38,24 @@ impl Frame {
         }
     }
 
-    /// Returns the number of bytes of a header.
     pub const fn len(self) -> usize {
         if self.has_marker { 3 } else { 2 }
     }
 }
 
-/// The metadata blocks of one image.
 pub struct Blocks {
     source: Arc<dyn ReadAt>,
     codec: Codec,
     frame: Frame,
     cache: BlockCache<Error>,
     observer: Arc<Observer>,
-    /// Bytes of blocks that were read and are stored as they are.
+    /// Total length of the uncompressed blocks read so far.
     stored: AtomicU64,
-    /// An encoded block was read that has no checksum.
+    /// Whether a compressed block without a checksum was read.
     has_unproven: AtomicBool,
 }
 
-/// A decoded block. The last two bytes are the number of bytes that it takes in the image, so that
-/// one cached value has both.
+/// A decoded block. Its last two bytes hold the stored length, so that one cache value has both.
 #[derive(Clone)]
 pub struct Block(Arc<[u8]>);
 
@@ -71,7 +65,7 @@ impl Block {
         &self.0[..self.0.len() - 2]
     }
 
-    /// Returns the number of bytes that the block takes in the image, with its header.
+    /// Returns the length of the block in the image, with its header.
     pub fn stored_len(&self) -> u64 {
         let len = self.0.last_chunk().copied().unwrap_or_default();
         u64::from(u16::from_le_bytes(len))
@@ -97,14 +91,15 @@ impl Blocks {
         }
     }
 
-    /// Returns the number of bytes of blocks that were read which no checksum covers; nothing if encoded blocks have none.
+    /// Returns how many bytes of the blocks read no checksum covers; `None` if compressed blocks
+    /// have no checksum.
     pub fn unproven(&self) -> Option<u64> {
         let is_part = !self.has_unproven.load(Ordering::Relaxed);
         is_part.then(|| self.stored.load(Ordering::Relaxed))
     }
 
-    /// Returns the block whose header is at `offset` of the image and which must end by `end`.
-    /// `node` is the node being read, for errors.
+    /// Returns the block whose header is at `offset`, and which must end by `end`. `node` is for
+    /// errors.
     pub fn get(&self, offset: u64, end: u64, node: Option<NodeId>) -> Result<Block> {
         let key = BlockKey::at(BlobId::IMAGE, offset);
         if let Some(bytes) = self.cache.get(key) {
@@ -115,7 +110,7 @@ impl Blocks {
         Ok(Block(bytes))
     }
 
-    /// Reads a structure that is not in a metadata block.
+    /// Reads a structure outside of metadata blocks.
     pub fn plain<T: FromBytes + IntoBytes + Numbers>(&self, offset: u64) -> Result<T> {
         let mut value = T::new_zeroed();
         self.read(offset, value.as_mut_bytes())?;
@@ -123,24 +118,23 @@ impl Blocks {
         Ok(value)
     }
 
-    /// Gives the numbers of a value that was read from the image the byte order of its type.
+    /// Converts the numbers of a structure read from the image to the byte order of its type.
     pub fn adopt(&self, value: &mut impl Numbers) {
         if self.frame.numbers == ByteOrder::Big {
             value.turn_round();
         }
     }
 
-    /// Returns the length in the header of a metadata block, which may be stored as it is.
+    /// Returns the length in the header of a metadata block.
     pub fn len_in(&self, header: [u8; 2]) -> u16 {
         self.frame.headers.u16(header) & !METADATA_STORED
     }
 
-    /// Returns whether a block may have to come from a server.
     pub fn is_slow(&self) -> bool {
         self.source.is_slow()
     }
 
-    /// Reads plain bytes of the image: a table's pointers.
+    /// Reads bytes outside of metadata blocks: the pointers of a table.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let read = self.source.read_exact_at(offset, out);
         read.map_err(|error| Error::io(offset, out.len(), error))
@@ -192,7 +186,7 @@ impl Blocks {
         } else {
             self.decode(offset, stored, &mut decoded, node)?
         };
-        // At most 8195, which was checked above.
+        // At most 8195, as checked above.
         let taken = u16::try_from(self.frame.len()).unwrap_or(0) + len;
         let mut block = Vec::with_capacity(data.len() + 2);
         block.extend_from_slice(data);

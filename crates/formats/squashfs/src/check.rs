@@ -1,4 +1,4 @@
-//! Checks beyond reading everything: the tables against each other.
+//! Checks for `check` that reading skips: the tables against each other.
 
 use forerun_vfs::{Error, NodeId, Problem, Result};
 
@@ -8,8 +8,8 @@ use crate::image::Image;
 use crate::inode::InodeBody;
 use crate::xattr;
 
-/// Checks the inode's number, its entry in the export table, a link count of 0, xattrs that readers
-/// ignore, the directory indexes, and whether entries lead to inodes of their type.
+/// Checks the inode number and its export table entry, link counts of 0, xattrs that readers
+/// ignore, directory indexes, and whether the targets of entries have the entry's type.
 pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let inode = match image.inode(node) {
         Ok(inode) => inode,
@@ -58,12 +58,12 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
         match dir::check_indexes(image, node, dir) {
             Ok(()) => {}
             Err(error @ Error::Io { .. }) => return Err(error),
-            // A lookup would miss names, or fail.
+            // A lookup through a bad index misses names or fails.
             Err(error) => problem(true, error),
         }
         let listings = image.superblock.directory_table;
         let listed = dir::check_entries(image, node, &mut |check| {
-            // Linux lists an entry of type 0, and stops at other unknown types.
+            // Linux lists entries of type 0, but stops at other unknown types.
             let is_fatal = !matches!(check, Check::EntryType { found: 0 });
             problem(is_fatal, check.at(Some(node), listings));
         });
@@ -72,7 +72,8 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     Ok(())
 }
 
-/// Checks that every id and every fragment can be found, and reports the first set of xattrs whose size is wrong.
+/// Checks every entry of the id and fragment tables, and reports the first xattr set with a wrong
+/// size.
 pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let root = NodeId(image.superblock.root.raw());
     let mut problem = |result: Result<()>| match result {
@@ -100,7 +101,7 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     xattr_sizes(image, report)
 }
 
-/// A program that counts the size in its own way does so in each set, so the first one is enough.
+/// Stops at the first wrong size: a writer that counts in its own way does so for all sets.
 fn xattr_sizes(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let Some(xattrs) = &image.xattrs else {
         return Ok(());

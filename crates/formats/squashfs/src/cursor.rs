@@ -1,4 +1,4 @@
-//! Reads through a run of metadata blocks, across their borders.
+//! Reads across the boundaries of consecutive metadata blocks.
 
 use forerun_vfs::{NodeId, Result};
 use zerocopy::{FromBytes, IntoBytes};
@@ -8,7 +8,7 @@ use crate::error::Check;
 use crate::ondisk::{METADATA_BLOCK, Numbers};
 use crate::reference::Reference;
 
-/// A table: the blocks from `start` up to `end`, as offsets in the image.
+/// A table of metadata blocks from image offset `start` to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
     pub name: &'static str,
@@ -17,18 +17,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns the number of bytes that its blocks take in the image.
+    /// Returns the length of the table's blocks in the image.
     pub const fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Returns the most bytes that its blocks can decode to: each block takes at least three.
+    /// Returns an upper bound on the decoded length: each block takes at least three bytes.
     pub fn max_decoded(&self) -> u64 {
         (self.len() / 3).saturating_mul(forerun_io::u64_from(METADATA_BLOCK))
     }
 }
 
-/// A position in a table.
 #[derive(Clone)]
 pub struct Cursor<'b> {
     blocks: &'b Blocks,
@@ -41,7 +40,7 @@ pub struct Cursor<'b> {
 }
 
 impl<'b> Cursor<'b> {
-    /// Creates a cursor at `reference`, on behalf of `node`.
+    /// Creates a cursor at `reference`. `node` is for errors.
     pub fn new(
         blocks: &'b Blocks,
         table: Table,
@@ -66,25 +65,24 @@ impl<'b> Cursor<'b> {
         })
     }
 
-    /// Returns the offset in the image of the block of the last read, for errors.
+    /// Returns the image offset of the block of the last read, for errors.
     pub const fn offset(&self) -> u64 {
         self.table.start + self.at
     }
 
-    /// Returns the place of the next byte. At the end of a block it is behind the last byte of that
-    /// block.
+    /// Returns the position of the next byte. At the end of a block, that is the position after its
+    /// last byte.
     pub fn reference(&self) -> Reference {
         Reference::from_raw(self.at << 16 | forerun_io::u64_from(self.pos))
     }
 
-    /// Reads the next structure.
     pub fn read<T: FromBytes + IntoBytes + Numbers>(&mut self) -> Result<T> {
         let mut value = match T::read_from_prefix(self.chunk()?) {
             Ok((value, _)) => {
                 self.pos += size_of::<T>();
                 value
             }
-            // It goes on in the next block.
+            // The structure continues in the next block.
             Err(_) => {
                 let mut value = T::new_zeroed();
                 self.read_into(value.as_mut_bytes())?;
@@ -95,8 +93,8 @@ impl<'b> Cursor<'b> {
         Ok(value)
     }
 
-    /// Returns the next bytes, as many as `spare` has: those of the block where it holds them all, or a copy in
-    /// `spare`.
+    /// Reads `spare.len()` bytes. Returns them from the block without a copy if it holds them all,
+    /// otherwise copied into `spare`.
     pub fn bytes<'s>(&'s mut self, spare: &'s mut [u8]) -> Result<&'s [u8]> {
         if spare.len() > self.chunk()?.len() {
             self.read_into(spare)?;
@@ -109,13 +107,12 @@ impl<'b> Cursor<'b> {
         Ok(here.unwrap_or_default())
     }
 
-    /// Moves from behind the last byte of a block to the first of the next one, so that [`Self::reference`] is
-    /// the place that the format has for what comes next.
+    /// Moves from the end of a block to the start of the next one, so that [`Self::reference`]
+    /// returns the form that the image uses.
     pub fn settle(&mut self) -> Result<()> {
         self.chunk().map(|_| ())
     }
 
-    /// Fills `out`.
     pub fn read_into(&mut self, out: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < out.len() {
@@ -129,7 +126,7 @@ impl<'b> Cursor<'b> {
         Ok(())
     }
 
-    /// Skips `len` bytes. Decodes each block on the way.
+    /// Skips `len` bytes. Decodes every block that it crosses.
     pub fn skip(&mut self, mut len: u64) -> Result<()> {
         while len > 0 {
             let here = forerun_io::u64_from(self.chunk()?.len()).min(len);
@@ -139,7 +136,7 @@ impl<'b> Cursor<'b> {
         Ok(())
     }
 
-    /// Returns the rest of the current block, or all of the next; never empty.
+    /// Returns the rest of the current block, or the whole next block; never empty.
     fn chunk(&mut self) -> Result<&[u8]> {
         let block = self.block.as_ref();
         if block.is_none_or(|block| self.pos >= block.data().len()) {

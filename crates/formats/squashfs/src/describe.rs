@@ -1,4 +1,4 @@
-//! The on-disk fields in the format's own terms, for `dump` and `info`.
+//! On-disk fields under the format's own names, for `dump` and `info`.
 
 use forerun_vfs::{ByteOrder, FileType, NodeId, Result};
 
@@ -10,7 +10,7 @@ use crate::superblock::{Legacy, compressor};
 
 type Fields = Vec<(&'static str, String)>;
 
-/// Returns the fields of `info` that only this format has.
+/// Returns the SquashFS-specific fields of `info`.
 pub fn details(image: &Image) -> Fields {
     let superblock = &image.superblock;
     let version = (
@@ -45,7 +45,6 @@ pub fn details(image: &Image) -> Fields {
     fields
 }
 
-/// Returns the fields of the superblock, and the compressor options.
 pub fn superblock(image: &Image) -> Result<Fields> {
     let superblock = &image.superblock;
     let optional = |start: Option<u64>| start.map_or("none".into(), |start| format!("{start:#x}"));
@@ -80,7 +79,7 @@ pub fn superblock(image: &Image) -> Result<Fields> {
     Ok(fields)
 }
 
-/// Returns the fields of an inode, and the sizes of a file's blocks.
+/// Returns the fields of an inode and the block sizes of a file.
 pub fn inode(image: &Image, node: NodeId) -> Result<Fields> {
     let inode = image.inode(node)?;
     let form = if inode.is_extended {

@@ -1,4 +1,4 @@
-//! Listings: runs of entries whose inodes lie in one metadata block.
+//! Directory listings: runs of entries whose inodes share a metadata block.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use crate::ondisk::{self, DIR_RUN};
 use crate::positions::Mark;
 use crate::reference::Reference;
 
-/// Bytes of a name as the format can hold; the header has 16 bits for it.
+/// Longest name: the format's limit, below what the 16-bit length field could hold.
 pub const NAME_MAX: usize = 256;
-/// Bytes of a listing between two remembered places.
+/// Bytes of a listing between two remembered positions.
 const MARK_EVERY: u64 = 8192;
-/// Bytes of a listing that a lookup searches from its start.
+/// Longest listing that a lookup always searches from its start.
 const SHORT: u32 = 1024;
 
-/// Visits the entries after `from`, but for bad ones, the first of which is the error at the end. The cursor holds
-/// the offset in the listing of the run's header, and the number of entries of the run before the entry, plus one.
+/// Visits the entries after `from`. Skips bad entries, and returns the first one's error at the
+/// end. A cursor holds the offset of the run's header in the listing, and one plus the number of
+/// entries before this one in the run.
 pub fn read(
     image: &Image,
     node: NodeId,
@@ -34,7 +35,7 @@ pub fn read(
     each(image, node, from, &mut |entry, _| visit(entry))
 }
 
-/// Visits the entries as [`read`] does, each with its type if it is unknown.
+/// Like [`read`], but also passes the type of an entry if it is unknown.
 fn each(
     image: &Image,
     node: NodeId,
@@ -71,8 +72,8 @@ fn each(
     bad.end()
 }
 
-/// Returns the node with that name. The indexes of a long directory lead near it, and names that lookups
-/// remember still nearer.
+/// Finds the entry `wanted`. Starts from the nearest directory index, or from a nearer remembered
+/// name.
 pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeId>> {
     let dir = image.dir(node)?;
     if dir.len() <= SHORT || !image.is_sorted() {
@@ -82,7 +83,7 @@ pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeI
         Remembered::Landmarks(landmarks) => {
             return match landmarks.before(wanted) {
                 Some(place) => ListingReader::at_place(image, node, &dir, place)?.find(wanted),
-                // The first name is one of them.
+                // The first name is always remembered, and `wanted` sorts before it.
                 None => Ok(None),
             };
         }
@@ -94,7 +95,7 @@ pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeI
     let found = listing.find(wanted)?;
     if let Some(passed) = passed {
         let passed = passed + (listing.at - from);
-        // A server is not asked for more of the listing than lookups need.
+        // Do not read more of the listing from a server than lookups need.
         let known = if passed >= u64::from(dir.len()) && !image.blocks.is_slow() {
             remembered(image, node, &dir)
         } else {
@@ -105,17 +106,19 @@ pub fn lookup(image: &Image, node: NodeId, wanted: &[u8]) -> Result<Option<NodeI
     Ok(found)
 }
 
-/// Returns what lookups remember of a directory from now on. An entry that is bad fails no lookup of one before it.
+/// Reads the names that later lookups start from. A bad entry does not fail lookups of entries
+/// before it.
 fn remembered(image: &Image, node: NodeId, dir: &Dir) -> Remembered {
     match landmarks(image, node, dir) {
         Ok(Some(landmarks)) => Remembered::Landmarks(Arc::new(landmarks)),
-        // It may be readable the next time.
+        // A later attempt may succeed.
         Err(Error::Io { .. }) => Remembered::Passed(0),
         Ok(None) | Err(_) => Remembered::Unfit,
     }
 }
 
-/// Reads a listing to its end for names to remember. Returns nothing where they would take too much memory.
+/// Reads a whole listing and collects names to remember. Returns `None` if they would take too much
+/// memory.
 fn landmarks(image: &Image, node: NodeId, dir: &Dir) -> Result<Option<Landmarks>> {
     let mut listing = ListingReader::open(image, node, dir, 0)?;
     let (mut landmarks, mut entries) = (Landmarks::default(), 0_u64);
@@ -139,7 +142,7 @@ fn landmarks(image: &Image, node: NodeId, dir: &Dir) -> Result<Option<Landmarks>
     Ok(Some(landmarks))
 }
 
-/// Reports directory indexes that lead to wrong places, for `check`.
+/// Reports directory indexes with a wrong target, for `check`.
 pub fn check_indexes(image: &Image, node: NodeId, dir: &Dir) -> Result<()> {
     let mut indexes = Indexes::new(image, node, dir)?;
     while let Some(at) = indexes.next()? {
@@ -157,8 +160,8 @@ pub fn check_indexes(image: &Image, node: NodeId, dir: &Dir) -> Result<()> {
     Ok(())
 }
 
-/// Reports entries of unknown type, that lead out of the inode table, or to an inode of another type than their
-/// own, for `check`. Unreadable entries are left to the reader.
+/// Reports entries of unknown type, with a reference outside of the inode table, or with another
+/// type than their inode, for `check`. Ignores unreadable inodes, which reading reports.
 pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check)) -> Result<()> {
     each(image, node, DirCursor::START, &mut |entry, unknown_type| {
         if let Some(found) = unknown_type {
@@ -182,11 +185,11 @@ pub fn check_entries(image: &Image, node: NodeId, report: &mut dyn FnMut(Check))
     })
 }
 
-/// An entry without its name.
+/// A directory entry without its name.
 struct ParsedEntry {
     node: NodeId,
     kind: FileType,
-    /// Its type, if that is unknown: the kind is that of the inode then.
+    /// The type in the entry, if it is unknown; `kind` then comes from the inode.
     unknown_type: Option<u16>,
 }
 
@@ -194,35 +197,34 @@ enum Listed {
     Entry(ParsedEntry),
     Bad {
         error: Error,
-        /// Its name is one that a lookup can ask for.
+        /// Whether the name is valid, so that a lookup may ask for it.
         has_name: bool,
     },
 }
 
-/// A position in a listing.
 struct ListingReader<'i> {
     image: &'i Image,
     node: NodeId,
     cursor: Cursor<'i>,
-    /// Bytes of the listing before the cursor.
+    /// Offset of the cursor in the listing.
     at: u64,
     len: u64,
-    /// Offset of the current run's header.
+    /// Offset of the current run's header in the listing.
     run: u64,
-    /// Whether it was reached from the listing's start, so that its places are worth remembering.
+    /// Whether the reader came from the listing's start, so that its positions may be remembered.
     is_sure: bool,
     block: u32,
-    /// Entries of the run: passed, and in total.
+    /// Number of entries of the run that were read, and their total.
     done: u64,
     count: u64,
     name: [u8; NAME_MAX],
     name_len: usize,
-    /// Takes names that lie in two blocks.
+    /// Buffer for names that cross two blocks.
     spare: [u8; NAME_MAX],
 }
 
 impl<'i> ListingReader<'i> {
-    /// Opens the listing at the run whose header is `run` bytes into it.
+    /// Opens the listing at the run whose header is at offset `run`.
     fn open(image: &'i Image, node: NodeId, dir: &Dir, run: u64) -> Result<Self> {
         let len = u64::from(dir.len());
         let mut at = Mark {
@@ -242,7 +244,7 @@ impl<'i> ListingReader<'i> {
         Ok(listing)
     }
 
-    /// Opens the listing at the last run that, by an index, starts at or before `wanted`.
+    /// Opens the listing at the last run that an index names and that starts at or before `wanted`.
     fn by_index(image: &'i Image, node: NodeId, dir: &Dir, wanted: &[u8]) -> Result<Self> {
         let mut indexes = Indexes::new(image, node, dir)?;
         let mut found = None;
@@ -259,7 +261,7 @@ impl<'i> ListingReader<'i> {
     }
 
     fn start(image: &'i Image, node: NodeId, len: u64, mark: Mark) -> Result<Self> {
-        // An empty listing may refer to the end of its table.
+        // The reference of an empty listing may be the end of its table.
         let reference = if len == 0 {
             Reference::from_raw(0)
         } else {
@@ -282,7 +284,6 @@ impl<'i> ListingReader<'i> {
         })
     }
 
-    /// Opens the listing at a place before an entry.
     fn at_place(image: &'i Image, node: NodeId, dir: &Dir, place: EntryPlace) -> Result<Self> {
         let mark = Mark {
             at: place.at,
@@ -299,7 +300,6 @@ impl<'i> ListingReader<'i> {
         })
     }
 
-    /// Returns the place before the next entry.
     fn place(&self) -> EntryPlace {
         EntryPlace {
             at: self.at,
@@ -310,9 +310,9 @@ impl<'i> ListingReader<'i> {
         }
     }
 
-    /// Returns the node with that name, from here on.
+    /// Finds the entry with that name from the current position on.
     fn find(&mut self, wanted: &[u8]) -> Result<Option<NodeId>> {
-        // The name may be that of a bad entry.
+        // A bad entry might have had this name.
         let mut missing = Ok(None);
         loop {
             while let Some(listed) = self.next_entry()? {
@@ -328,7 +328,7 @@ impl<'i> ListingReader<'i> {
                 match self.name().cmp(wanted) {
                     std::cmp::Ordering::Less => {}
                     std::cmp::Ordering::Equal => return Ok(Some(entry.node)),
-                    // Names are in order, which is checked on the way here.
+                    // Names are sorted, which every read checks.
                     std::cmp::Ordering::Greater if self.image.is_sorted() => return missing,
                     std::cmp::Ordering::Greater => {}
                 }
@@ -357,7 +357,7 @@ impl<'i> ListingReader<'i> {
         Ok(())
     }
 
-    /// Advances to the next header, from behind the last entry of a run.
+    /// Advances from the end of a run to the next header.
     fn next_run(&mut self) -> Result<bool> {
         if self.at >= self.len {
             return Ok(false);
@@ -385,7 +385,7 @@ impl<'i> ListingReader<'i> {
         Ok(true)
     }
 
-    /// Reads the next entry of the run. The name of one that is not bad is then in [`name`](Self::name).
+    /// Reads the next entry of the run. The name of a good entry is then in [`name`](Self::name).
     fn next_entry(&mut self) -> Result<Option<Listed>> {
         if self.done >= self.count {
             return Ok(None);
@@ -424,8 +424,8 @@ impl<'i> ListingReader<'i> {
         })))
     }
 
-    /// Reads the name of an entry, which comes after that of the entry before where names are in order. Returns
-    /// the check that it fails.
+    /// Reads and checks the name of an entry. If the version sorts names, it must sort after the
+    /// previous one. Returns the failed check.
     fn read_name(&mut self, len: usize) -> Result<Option<Check>> {
         let (limit, is_sorted) = (self.image.limits.name_len, self.image.is_sorted());
         let Some(spare) = self.spare.get_mut(..len) else {
@@ -449,7 +449,7 @@ impl<'i> ListingReader<'i> {
         if check.is_some() {
             return Ok(check);
         }
-        // As long as `spare`, which is as long as `self.name`.
+        // `spare` and `self.name` have the same length.
         if let Some(kept) = self.name.get_mut(..len) {
             kept.copy_from_slice(name);
         }
@@ -458,7 +458,6 @@ impl<'i> ListingReader<'i> {
     }
 }
 
-/// The indexes of a long directory, in order.
 struct Indexes<'i> {
     image: &'i Image,
     cursor: Cursor<'i>,
@@ -469,7 +468,7 @@ struct Indexes<'i> {
     name_len: usize,
 }
 
-/// The place that an index points to.
+/// The target of a directory index.
 #[derive(Clone, Copy)]
 struct IndexAt {
     at: u32,
@@ -520,8 +519,8 @@ impl<'i> Indexes<'i> {
 }
 
 impl IndexAt {
-    /// Opens the listing from here on. If the listing starts in the middle of a metadata block, an
-    /// index points as far into its own block.
+    /// Opens the listing at the index's target. If the listing starts within a metadata block, the
+    /// index counts from the same offset in its own block.
     fn listing<'i>(self, image: &'i Image, node: NodeId, dir: &Dir) -> Result<ListingReader<'i>> {
         let within = (dir.start.offset() + forerun_io::usize_from(u64::from(self.at)))
             % ondisk::METADATA_BLOCK;

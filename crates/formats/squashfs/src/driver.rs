@@ -1,4 +1,4 @@
-//! The SquashFS driver: implements the seam.
+//! The SquashFS driver: implements `FileSystem`.
 
 use std::ops::{ControlFlow, Range};
 
@@ -12,15 +12,15 @@ use crate::image::Image;
 use crate::inode::{Inode, InodeBody};
 use crate::{check, describe, dir, map, regions, xattr};
 
-/// An open SquashFS image. Nodes are the references that directory entries hold: the metadata block
-/// of the inode, and the byte in it.
+/// An open SquashFS image. Node ids are the references of directory entries: the inode's metadata
+/// block, and its offset in the decoded block.
 pub struct Squashfs {
     pub(crate) image: Image,
     volume: VolumeInfo,
 }
 
 impl Squashfs {
-    /// Opens the image at the start of `with.metadata`; it may end before the source does.
+    /// Opens the image at the start of `with.metadata`; the source may be longer than the image.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other versions, variants and compressors, [`Error::Corrupt`] if
@@ -39,7 +39,7 @@ impl Squashfs {
     fn size(inode: &Inode) -> u64 {
         match &inode.body {
             InodeBody::File(file) => file.size,
-            // As in Linux: three more than the listing.
+            // Like Linux, reports three more than the listing's length.
             InodeBody::Dir(dir) => u64::from(dir.size),
             InodeBody::Symlink { len, .. } => u64::from(*len),
             InodeBody::Device(_) | InodeBody::Ipc => 0,
@@ -164,7 +164,7 @@ impl FileSystem for Squashfs {
 
 impl Layout for Squashfs {
     fn metadata_layout(&self) -> MetadataLayout {
-        // Inodes first, listings next, then the other tables, to the end of the image.
+        // All metadata is contiguous up to the end of the image: inodes, listings, other tables.
         let superblock = &self.image.superblock;
         let tables = superblock.inode_table..superblock.bytes_used;
         MetadataLayout::Ranges(std::iter::once(tables).collect())

@@ -6,7 +6,7 @@ use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 use crate::reference::Reference;
 
 /// A failed check, with the numbers needed to find the bytes. The offset of the structure, or of
-/// its metadata block, is stored beside it.
+/// its metadata block, is stored next to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the image is {len} bytes long; a superblock takes 96")]
@@ -172,7 +172,6 @@ pub enum Check {
 }
 
 impl Check {
-    /// Creates the error of this check, failed on the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("squashfs", node, offset, self).into()
     }

@@ -1,4 +1,4 @@
-//! What the superblock says, as numbers: for programs that show it.
+//! The superblock as numbers, for programs that display it.
 
 use forerun_vfs::{ByteOrder, Result};
 
@@ -8,45 +8,40 @@ use crate::options;
 pub use crate::options::CompressorOptions;
 use crate::superblock::compressor;
 
-/// The bits of the superblock's flags.
 pub mod superblock_flags {
     pub use crate::ondisk::flags::*;
 }
 
-/// The fields of the superblock, and of the tables it leads to.
+/// The fields of the superblock and of the tables that it points to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SuperblockFacts {
-    /// The version of the format.
     pub version: (u16, u16),
-    /// The byte order, where it says more than the version.
+    /// The byte order, if the version does not imply it.
     pub order: Option<ByteOrder>,
-    /// The name of the compressor, as `mksquashfs -comp` has it.
+    /// The compressor's name for `mksquashfs -comp`.
     pub compressor: &'static str,
-    /// How it was called, if the image says so.
+    /// The compressor options, if the image stores them.
     pub options: Option<CompressorOptions>,
-    /// The bits of [`superblock_flags`].
+    /// Bits of [`superblock_flags`].
     pub flags: u16,
-    /// When the image was made, in seconds.
+    /// Creation time of the image in seconds.
     pub mkfs_time: u32,
-    /// The length of the image.
+    /// The length of the image in bytes.
     pub bytes_used: u64,
-    /// The length of data blocks.
     pub block_size: u32,
-    /// The number of fragment blocks.
+    /// Number of fragment blocks.
     pub fragments: u32,
-    /// The number of inodes.
     pub inodes: u32,
-    /// The number of owners and groups.
+    /// Number of different owner and group ids.
     pub ids: u16,
-    /// The number of different sets of attributes.
+    /// Number of different sets of extended attributes.
     pub xattr_sets: u64,
-    /// Whether there is a table of inodes for NFS.
+    /// Whether the image has an export table, which NFS servers need.
     pub has_export_table: bool,
 }
 
 impl SuperblockFacts {
-    /// Returns whether a bit of [`superblock_flags`] is set.
     #[must_use]
     pub const fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
@@ -54,10 +49,10 @@ impl SuperblockFacts {
 }
 
 impl Squashfs {
-    /// Returns what the superblock says.
+    /// Returns the fields of the superblock.
     ///
     /// # Errors
-    /// The errors of reading the options of the compressor.
+    /// The errors of reading the compressor options.
     pub fn superblock(&self) -> Result<SuperblockFacts> {
         let superblock = &self.image.superblock;
         let legacy = superblock.legacy.as_ref();

@@ -1,4 +1,4 @@
-//! User and group numbers: a table with pointers in 4.0, two plain lists before.
+//! User and group ids: an indexed table in 4.0, two plain lists in older versions.
 
 use forerun_vfs::{NodeId, Result};
 use zerocopy::little_endian::U32;
@@ -8,16 +8,15 @@ use crate::error::Check;
 use crate::superblock::Superblock;
 use crate::tables::{Indexed, indexed};
 
-/// The numbers that inodes refer to by their position.
+/// The ids that inodes refer to by index.
 pub enum IdTable {
-    /// The table of 4.0.
     Indexed(Indexed),
-    /// The users of an older image and, behind them, its groups; 510 at most.
+    /// User ids of an older image, followed by its group ids; at most 510.
     Plain(Vec<u32>),
 }
 
 impl IdTable {
-    /// Opens the table of 4.0, or reads the lists of an older image.
+    /// Opens the id table of 4.0, or reads the lists of an older image.
     pub fn open(blocks: &Blocks, superblock: &Superblock) -> Result<Self> {
         let Some(legacy) = &superblock.legacy else {
             let count = u64::from(superblock.ids);
@@ -36,7 +35,7 @@ impl IdTable {
         Ok(Self::Plain(ids))
     }
 
-    /// Returns the number at a position, on behalf of `node`.
+    /// Returns the id at `index`. `node` is for errors.
     pub fn get(&self, blocks: &Blocks, index: u16, node: NodeId) -> Result<u32> {
         match self {
             Self::Indexed(table) => {

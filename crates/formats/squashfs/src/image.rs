@@ -1,4 +1,4 @@
-//! One open image: superblock, tables, and caches.
+//! An open image: superblock, tables and caches.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,6 @@ use crate::superblock::{Legacy, Superblock};
 use crate::tables::{Indexed, indexed};
 use crate::xattr_tables::XattrTables;
 
-/// The state that all parts of the driver share.
 pub struct Image {
     pub superblock: Superblock,
     pub limits: Limits,
@@ -32,30 +31,32 @@ pub struct Image {
     pub directories: Table,
     pub fragments: Option<Indexed>,
     pub export: Option<Indexed>,
-    /// Nothing where a salvage found no table.
+    /// `None` if a salvage found no id table.
     pub ids: Option<IdTable>,
     pub xattrs: Option<XattrTables>,
     pub positions: Positions,
     pub looked_up: Directories,
-    /// By sets of attributes.
+    /// By xattr set.
     pub own_contents: OwnContents,
-    /// Nothing in an image that is opened as usual.
+    /// `None` unless the image was opened for a salvage.
     pub salvage: Option<Substitutes>,
 }
 
-/// The values that a salvage uses in place of damaged tables.
+/// Values that a salvage uses in place of damaged tables.
 pub struct Substitutes {
-    /// The owners of nodes whose ids are not known.
+    /// The owner of nodes whose uid cannot be read.
     pub uid: u32,
     pub gid: u32,
-    /// Fragments whose blocks were found without their table.
+    /// Fragments whose blocks were found without the fragment table.
     pub fragments: HashMap<u32, FragmentEntry>,
-    /// The last file that was asked for, and whether its wrong holes are holes.
+    /// The last file examined, and whether its blocks with
+    /// [`WRONG_HOLE`](crate::ondisk::WRONG_HOLE) are holes.
     pub holes: Mutex<Option<(NodeId, bool)>>,
 }
 
 impl Image {
-    /// Opens the image of this superblock. `damaged` decides about each table that cannot be opened.
+    /// Opens the tables of the image. `damaged` decides what happens to a table that cannot be
+    /// opened.
     pub fn assemble(
         with: OpenWith,
         superblock: Superblock,
@@ -114,7 +115,6 @@ impl Image {
         })
     }
 
-    /// Reads the inode that `node` refers to.
     pub fn inode(&self, node: NodeId) -> Result<Inode> {
         let reference = Reference::from_raw(node.0);
         if reference.block() >= self.inodes.len() || reference.offset() >= METADATA_BLOCK {
@@ -134,7 +134,7 @@ impl Image {
         }
     }
 
-    /// Reads the inode of `node`, which must be a regular file.
+    /// Reads an inode that must be a regular file.
     pub fn file(&self, node: NodeId) -> Result<File> {
         match self.inode(node)?.body {
             InodeBody::File(file) => Ok(file),
@@ -143,7 +143,7 @@ impl Image {
         }
     }
 
-    /// Reads the inode of `node`, which must be a directory.
+    /// Reads an inode that must be a directory.
     pub fn dir(&self, node: NodeId) -> Result<Dir> {
         match self.inode(node)?.body {
             InodeBody::Dir(dir) => Ok(dir),
@@ -151,18 +151,16 @@ impl Image {
         }
     }
 
-    /// Returns a cursor in the inode table.
     pub fn inodes_at(&self, reference: Reference, node: NodeId) -> Result<Cursor<'_>> {
         Cursor::new(&self.blocks, self.inodes, reference, Some(node))
     }
 
-    /// Returns a cursor in the directory table.
     pub fn directories_at(&self, reference: Reference, node: NodeId) -> Result<Cursor<'_>> {
         Cursor::new(&self.blocks, self.directories, reference, Some(node))
     }
 
-    /// Returns the owner and the group at two positions of the id table. In a salvage, unknown ones are those
-    /// that the caller gave.
+    /// Returns the owner and group for two indexes into the id table. A salvage replaces unreadable
+    /// ids by those in its options.
     pub fn owners(&self, uid: u16, gid: u16, node: NodeId) -> Result<(u32, u32)> {
         let known = |index, instead: fn(&Substitutes) -> u32| match &self.salvage {
             None => self.id(index, node),
@@ -171,7 +169,6 @@ impl Image {
         Ok((known(uid, |s| s.uid)?, known(gid, |s| s.gid)?))
     }
 
-    /// Returns the user or group number at a position of the id table.
     pub fn id(&self, index: u16, node: NodeId) -> Result<u32> {
         match &self.ids {
             Some(ids) => ids.get(&self.blocks, index, node),
@@ -179,7 +176,7 @@ impl Image {
         }
     }
 
-    /// Returns an entry of the fragment table, or what a salvage found in its place.
+    /// Returns a fragment table entry, or the one that a salvage found in its place.
     pub fn fragment(&self, index: u32, node: NodeId) -> Result<FragmentEntry> {
         let found = self.salvage.as_ref();
         if let Some(entry) = found.and_then(|salvage| salvage.fragments.get(&index)) {
@@ -200,7 +197,8 @@ impl Image {
         }
     }
 
-    /// Returns the place of an inode by the export table, or nothing if there is no such table.
+    /// Returns the reference of an inode from the export table, or `None` if the image has no
+    /// export table.
     pub fn exported(&self, number: u32, node: NodeId) -> Result<Option<Reference>> {
         let Some(table) = &self.export else {
             return Ok(None);
@@ -214,25 +212,25 @@ impl Image {
         Ok(Some(Reference::from_raw(raw.get())))
     }
 
-    /// Returns the most names that listings can hold: an entry has a name of a byte at least.
+    /// Returns an upper bound on the number of names in all listings: a name takes at least one
+    /// byte.
     pub fn names_max(&self) -> u64 {
         self.directories.max_decoded() / (u64_from(self.listing_lens().1) + 1)
     }
 
-    /// Returns the number of bytes of a header in a listing, and of an entry.
+    /// Returns the lengths of a run header and of an entry in a listing.
     pub fn listing_lens(&self) -> (usize, usize) {
         let here = (size_of::<DirHeader>(), size_of::<DirEntry>());
         let legacy = self.superblock.legacy.as_ref();
         legacy.map_or(here, Legacy::listing_lens)
     }
 
-    /// Returns whether the names of a listing are in order.
+    /// Returns whether the version sorts the names of a listing.
     pub fn is_sorted(&self) -> bool {
         let legacy = self.superblock.legacy.as_ref();
         legacy.is_none_or(Legacy::is_sorted)
     }
 
-    /// Reads the header of a run of entries.
     pub fn dir_header(&self, cursor: &mut Cursor<'_>) -> Result<DirHeader> {
         match &self.superblock.legacy {
             None => cursor.read(),
@@ -240,7 +238,7 @@ impl Image {
         }
     }
 
-    /// Reads an entry of a listing, up to its name.
+    /// Reads a directory entry without its name.
     pub fn dir_entry(&self, cursor: &mut Cursor<'_>) -> Result<DirEntry> {
         match &self.superblock.legacy {
             None => cursor.read(),
@@ -248,7 +246,7 @@ impl Image {
         }
     }
 
-    /// Reads a directory index, up to its name.
+    /// Reads a directory index without its name.
     pub fn dir_index(&self, cursor: &mut Cursor<'_>) -> Result<DirIndex> {
         match &self.superblock.legacy {
             None => cursor.read(),
@@ -256,8 +254,9 @@ impl Image {
         }
     }
 
-    /// Reads the size of the next data block of a file. In a salvage, wrong holes are holes unless the file's count
-    /// of bytes in holes says otherwise.
+    /// Reads the size of the next data block of a file. In a salvage,
+    /// [`WRONG_HOLE`](crate::ondisk::WRONG_HOLE) means a hole unless the file's `sparse` field
+    /// contradicts it.
     pub fn block_word(&self, cursor: &mut Cursor<'_>, node: NodeId, file: &File) -> Result<u32> {
         let word = self.stored_word(cursor)?;
         match &self.salvage {
@@ -286,7 +285,8 @@ impl Image {
                 bytes += block_size.min(file.size - index * block_size);
             }
         }
-        // A basic inode says nothing. A file of holes alone says one byte less than it has.
+        // Basic inodes have no `sparse` field. For a file that is all holes, it is one less than
+        // the size.
         let has_them = file.sparse == 0 || file.sparse == bytes.min(file.size - 1);
         *salvage.holes.lock().unpoisoned() = Some((node, has_them));
         Ok(has_them)

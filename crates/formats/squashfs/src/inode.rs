@@ -1,4 +1,4 @@
-//! Inodes: bytes to a validated value.
+//! Parses and validates inodes.
 
 use forerun_vfs::{Device, FileType, NodeId, Result, Timestamp};
 
@@ -10,10 +10,10 @@ use crate::ondisk::{
 };
 use crate::reference::Reference;
 
-/// Larger files are refused, so that offsets in them can be added without overflow.
+/// Larger files are rejected, so that sums of offsets in them cannot overflow.
 pub const MAX_FILE: u64 = 1 << 62;
 
-/// An inode. Ids are still positions in the id table.
+/// An inode. Owner and group are still indexes into the id table.
 #[derive(Clone, Debug)]
 pub struct Inode {
     pub file_type: FileType,
@@ -28,36 +28,30 @@ pub struct Inode {
     pub body: InodeBody,
 }
 
-/// The part of an inode that depends on its type.
 #[derive(Clone, Debug)]
 pub enum InodeBody {
     File(File),
     Dir(Dir),
-    /// Length and place of the target.
-    Symlink {
-        len: u32,
-        target: Reference,
-    },
+    Symlink { len: u32, target: Reference },
     Device(Device),
     Ipc,
 }
 
-/// The data of a regular file.
 #[derive(Clone, Debug)]
 pub struct File {
     pub size: u64,
-    /// Offset in the image of the first stored block.
+    /// Image offset of the first stored block.
     pub start: u64,
-    /// Blocks with a size of their own; the rest is in the fragment.
+    /// Number of blocks with a size of their own; the rest of the file is in the fragment.
     pub blocks: u64,
     pub fragment: Option<Fragment>,
-    /// Place of the sizes of the blocks.
+    /// Position of the block sizes.
     pub sizes: Reference,
-    /// Bytes declared as not stored; 0 if the inode does not have the field.
+    /// Declared bytes of holes; 0 if the inode does not have the field.
     pub sparse: u64,
 }
 
-/// The end of a file, in a block shared with others.
+/// The end of a file in a block that it shares with other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     pub index: u32,
@@ -66,24 +60,24 @@ pub struct Fragment {
 
 #[derive(Clone, Debug)]
 pub struct Dir {
-    /// As `stat` reports it: three more than the bytes of the listing.
+    /// As `stat` reports it: three more than the listing's length.
     pub size: u32,
     pub start: Reference,
     pub parent: u32,
     pub indexes: u16,
-    /// Place of the indexes.
+    /// Position of the directory indexes.
     pub index_at: Reference,
 }
 
 impl Dir {
-    /// Returns the number of bytes of the listing.
+    /// Returns the length of the listing in bytes.
     pub const fn len(&self) -> u32 {
         self.size.saturating_sub(3)
     }
 }
 
 impl Inode {
-    /// Reads the inode at the cursor, which is in `table`.
+    /// Reads the inode at the cursor, which must be in `table`.
     pub fn read(
         cursor: &mut Cursor<'_>,
         table: &Table,
@@ -184,7 +178,7 @@ impl Parser<'_> {
             Some(_) => size / block_size,
             None => size.div_ceil(block_size),
         };
-        // The most that the rest of the table can hold.
+        // Upper bound on the block sizes that the rest of the table can hold.
         let room = self.table.max_decoded() / 4;
         if blocks > room {
             return fail(Check::FileSize {
@@ -245,7 +239,7 @@ impl Parser<'_> {
     fn symlink(&self, cursor: &mut Cursor<'_>) -> Result<Parsed> {
         let raw: Symlink = cursor.read()?;
         let (len, target) = (raw.symlink_size.get(), cursor.reference());
-        // Longer targets are refused when they are read, so their blocks need not be decoded here.
+        // Do not decode the blocks of longer targets; reading them fails anyway.
         let xattrs = if self.is_extended && len <= 65536 {
             cursor.skip(u64::from(len))?;
             self.xattr(cursor)?
@@ -264,7 +258,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns the kind of file of a basic inode type.
+/// Returns the file type of a basic inode type.
 pub const fn file_type(basic: u16) -> Option<FileType> {
     Some(match basic {
         kind::DIR => FileType::Directory,

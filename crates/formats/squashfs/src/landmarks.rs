@@ -1,7 +1,8 @@
-//! Names of long listings and where they are, so that a lookup starts close to its goal.
+//! Remembered names of long listings, so that a lookup starts close to its target.
 //!
-//! A listing is searched from its start, or from one of its indexes, which are 8 KiB and some hundred names apart.
-//! Once lookups have passed as many bytes of a listing as it has, one of its names in [`EVERY`] is remembered.
+//! Without them a search starts at the beginning of the listing or at a directory index; indexes
+//! are 8 KiB and some hundred names apart. Once lookups have read as many bytes as the listing has,
+//! one in [`EVERY`] of its names is remembered.
 
 use std::sync::Arc;
 
@@ -10,44 +11,45 @@ use forerun_vfs::NodeId;
 
 use crate::reference::Reference;
 
-/// Names between two that are remembered. A search among these costs about as much as the way to them.
+/// Distance between remembered names. Scanning this many entries costs about as much as finding
+/// their start.
 pub const EVERY: u64 = 16;
 
-/// A place before an entry of a listing.
+/// A position before a directory entry.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryPlace {
-    /// Distance from the start of the listing.
+    /// Offset in the listing.
     pub at: u64,
     pub reference: Reference,
-    /// The metadata block of the inodes of the run.
+    /// The metadata block of the run's inodes.
     pub block: u32,
-    /// Entries of the run: passed, and in total.
+    /// Number of entries of the run that were passed, and their total.
     pub done: u64,
     pub count: u64,
 }
 
-/// Names of one listing, in order, and the places of their entries.
+/// The remembered names of a listing, sorted, with the positions of their entries.
 #[derive(Debug, Default)]
 pub struct Landmarks {
     names: Vec<u8>,
-    /// The end of each name among the names, and its place.
+    /// The end of each name in `names`, and its position.
     places: Vec<(usize, EntryPlace)>,
 }
 
 impl Landmarks {
-    /// Adds a name that comes after all others.
+    /// Adds a name, which must sort after all others.
     pub fn push(&mut self, name: &[u8], place: EntryPlace) {
         self.names.extend_from_slice(name);
         self.places.push((self.names.len(), place));
     }
 
-    /// Returns the number of bytes that they take.
+    /// Returns the memory used, in bytes.
     pub fn weight(&self) -> u64 {
         let places = self.places.capacity() * size_of::<(usize, EntryPlace)>();
         u64_from(places + self.names.capacity())
     }
 
-    /// Returns the place of the last name at or before `wanted`.
+    /// Returns the position of the last name at or before `wanted`.
     pub fn before(&self, wanted: &[u8]) -> Option<EntryPlace> {
         let (mut from, mut to) = (0, self.places.len());
         while from < to {
@@ -70,13 +72,13 @@ impl Landmarks {
     }
 }
 
-/// Knowledge that lookups have of a directory.
+/// What lookups remember of a directory.
 #[derive(Clone, Debug)]
 pub enum Remembered {
-    /// The bytes of the listing that they have passed.
+    /// Bytes of the listing that lookups have read.
     Passed(u64),
     Landmarks(Arc<Landmarks>),
-    /// The listing is too long, or an entry of it is bad: it is searched by its indexes.
+    /// The listing is too long or has a bad entry: lookups use only its indexes.
     Unfit,
 }
 
@@ -89,7 +91,7 @@ impl Weighed for Remembered {
     }
 }
 
-/// The [knowledge](Remembered) of the directories used last, together within
+/// What lookups [remember](Remembered) of recently used directories, within
 /// [`Limits::dir_index_bytes`](forerun_vfs::Limits).
 pub struct Directories {
     most: u64,
@@ -99,23 +101,21 @@ pub struct Directories {
 impl Directories {
     pub fn new(budget: usize) -> Self {
         Self {
-            // A quarter: one directory must not evict all others.
+            // A quarter, so that one directory cannot evict all others.
             most: u64_from(budget / 4),
             cache: WeighedCache::new(budget),
         }
     }
 
-    /// Returns the most bytes that the landmarks of one directory may take.
+    /// Returns the most bytes that the remembered names of one directory may take.
     pub const fn most(&self) -> u64 {
         self.most
     }
 
-    /// Returns the knowledge of a directory.
     pub fn get(&self, dir: NodeId) -> Remembered {
         self.cache.get(&dir).unwrap_or(Remembered::Passed(0))
     }
 
-    /// Replaces the knowledge of a directory.
     pub fn set(&self, dir: NodeId, known: Remembered) {
         self.cache.insert(dir, known);
     }

@@ -1,7 +1,7 @@
 //! SquashFS: the driver that maps versions 1.x to 4.0, and the writer that makes 4.0.
 //!
-//! The format is described in `docs/formats/squashfs.md`. Old versions, and LZMA as vendors of firmware
-//! store it, are turned into the structures of 4.0 where they are parsed (`legacy`). Nothing here moves
+//! The format is described in `docs/formats/squashfs.md`. The parsers in `legacy` convert old
+//! versions, and LZMA as firmware vendors store it, to the structures of 4.0. Nothing here moves
 //! file data: [`Squashfs`] only maps it.
 
 mod bits;
@@ -46,7 +46,6 @@ pub use driver::Squashfs;
 pub use facts::{CompressorOptions, SuperblockFacts, superblock_flags};
 pub use salvage::Salvaged;
 
-/// SquashFS in the registry.
 pub const FORMAT: Format = Format {
     name: "squashfs",
     probe_len: 4,
@@ -65,8 +64,8 @@ pub const FORMAT: Format = Format {
     open_mut: None,
 };
 
-/// Returns whether this is an image of 1.x to 3.x. The salvage knows the structures of 4.0 only; older images
-/// open as usual.
+/// Returns whether this is an image of 1.x to 3.x. Salvage supports only 4.0; older images open
+/// normally.
 fn is_old(with: &OpenWith) -> Result<bool> {
     let head = read_head(&*with.metadata, superblock::LONGEST)?;
     Ok(superblock::Legacy::recognise(&head).is_some())

@@ -1,4 +1,4 @@
-//! Maps the bytes of a file to blocks.
+//! Maps ranges of a file to blocks.
 
 use std::ops::{ControlFlow, Range};
 
@@ -11,11 +11,11 @@ use crate::inode::{File, Fragment};
 use crate::ondisk::{BLOCK_STORED, FragmentEntry};
 use crate::positions::Mark;
 
-/// Block sizes between two remembered places. A read at a random place walks over half as many on average, which
-/// should take less time than anything else in it.
+/// Block sizes between two remembered positions. A random read walks over half as many on average,
+/// which should cost less than the rest of the read.
 const MARK_EVERY: u64 = 256;
 
-/// Visits the extents of `range`, which is inside the file and not empty.
+/// Visits the extents of `range`, which must be inside the file and not empty.
 pub fn map(
     image: &Image,
     node: NodeId,
@@ -155,7 +155,7 @@ impl DataBlock {
     }
 }
 
-/// Returns the place of the end of a file: `len` bytes of a fragment block.
+/// Returns the location of a file's end: `len` bytes of a fragment block.
 fn tail(image: &Image, node: NodeId, fragment: Fragment, len: u64) -> Result<Place> {
     let Fragment { index, offset } = fragment;
     let entry: FragmentEntry = image.fragment(index, node)?;

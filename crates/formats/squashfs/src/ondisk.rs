@@ -1,41 +1,41 @@
-//! The bytes of SquashFS 4.0 as they lie in the image: little-endian, without padding.
+//! On-disk structures of SquashFS 4.0: little-endian, without padding.
 //!
-//! A vendor's images have the same structures with big-endian numbers. These are turned round as soon as a
-//! structure is read ([`Numbers`]), so that everything behind the readers has one byte order.
+//! One vendor's images have the same structures with big-endian numbers. Readers swap these at once
+//! ([`Numbers`]), so the rest of the driver sees one byte order.
 //!
-//! Field names are those of the format's description; meaning and checks are elsewhere. See
+//! Field names are those of the format's description; their meaning is in
 //! `docs/formats/squashfs.md`.
 
 use forerun_vfs::on_disk;
 use zerocopy::little_endian::{I16, U16, U32, U64};
 
-/// The magic of 4.0: `hsqs`, read as a little-endian word.
+/// The magic number of 4.0: `hsqs` as a little-endian word.
 #[cfg(feature = "write")]
 pub const MAGIC: u32 = 0x7371_7368;
-/// The only version this crate reads and writes, as (major, minor).
+/// The supported 4.x version, as (major, minor).
 pub const VERSION: (u16, u16) = (4, 0);
-/// Decoded length of a metadata block, in bytes; the last of a table may be shorter.
+/// Decoded length of a metadata block in bytes; the last block of a table may be shorter.
 pub const METADATA_BLOCK: usize = 8192;
-/// Flag in the header of a metadata block: it is stored as it is.
+/// Flag in a metadata block header: the block is uncompressed.
 pub const METADATA_STORED: u16 = 0x8000;
-/// Flag in the size of a data or fragment block: it is stored as it is.
+/// Flag in the size of a data or fragment block: the block is uncompressed.
 pub const BLOCK_STORED: u32 = 1 << 24;
-/// A hole as mksquashfs 4.7.3 and 4.7.4 store some of them, in place of 0, with or without [`BLOCK_STORED`].
+/// A size that mksquashfs 4.7.3 and 4.7.4 store for some holes instead of 0, with or without
+/// [`BLOCK_STORED`].
 pub const WRONG_HOLE: u32 = u32::MAX;
-/// In place of a table's offset, a fragment's or an xattr's number: there is none.
+/// Marks a missing table, fragment or xattr set.
 pub const NONE_64: u64 = u64::MAX;
-/// As [`NONE_64`], in 32 bits.
 pub const NONE_32: u32 = u32::MAX;
-/// Most entries behind one directory header.
+/// Most entries of a run.
 pub const DIR_RUN: u32 = 256;
 
-/// A value whose numbers an image may have in either byte order.
+/// A value whose numbers may have either byte order in an image.
 pub trait Numbers {
-    /// Turns the bytes of each number round.
+    /// Swaps the bytes of each number.
     fn turn_round(&mut self);
 }
 
-/// Bytes that the reader takes for numbers itself.
+/// Raw bytes stay as they are; their reader converts them.
 impl<const N: usize> Numbers for [u8; N] {
     fn turn_round(&mut self) {}
 }
@@ -52,7 +52,7 @@ macro_rules! numbers {
 
 numbers!(U16 I16 U32 U64);
 
-/// Defines a structure with [`on_disk!`], all of whose fields are numbers.
+/// Defines an [`on_disk!`] structure whose fields are all numbers.
 macro_rules! structure {
     ($(#[$doc:meta])* $name:ident, $len:literal { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
         on_disk! {
@@ -69,7 +69,6 @@ macro_rules! structure {
 }
 
 structure! {
-    /// The superblock, at offset 0.
     Superblock, 96 {
         s_magic: U32,
         inodes: U32,
@@ -95,29 +94,21 @@ structure! {
 
 /// Bits of [`Superblock::flags`].
 pub mod flags {
-    /// Inodes are stored as they are.
     pub const UNCOMPRESSED_INODES: u16 = 0x0001;
-    /// Data blocks are stored as they are.
     pub const UNCOMPRESSED_DATA: u16 = 0x0002;
-    /// A byte 0xff follows the header of each metadata block; before 4.0.
+    /// A byte 0xff follows each metadata block header; before 4.0 only.
     pub const CHECK_DATA: u16 = 0x0004;
-    /// Fragment blocks are stored as they are.
     pub const UNCOMPRESSED_FRAGMENTS: u16 = 0x0008;
-    /// There are no fragments.
     pub const NO_FRAGMENTS: u16 = 0x0010;
-    /// The ends of large files are in fragments too.
+    /// Large files have fragments too.
     pub const ALWAYS_FRAGMENTS: u16 = 0x0020;
     /// Files with equal contents share blocks.
     pub const DUPLICATES: u16 = 0x0040;
-    /// There is an export table.
     pub const EXPORTABLE: u16 = 0x0080;
-    /// Extended attributes are stored as they are.
     pub const UNCOMPRESSED_XATTRS: u16 = 0x0100;
-    /// There are no extended attributes.
     pub const NO_XATTRS: u16 = 0x0200;
-    /// A metadata block of compressor options follows the superblock.
+    /// A metadata block with compressor options follows the superblock.
     pub const COMPRESSOR_OPTIONS: u16 = 0x0400;
-    /// Ids are stored as they are.
     pub const UNCOMPRESSED_IDS: u16 = 0x0800;
 }
 
@@ -127,12 +118,11 @@ pub mod compression {
     pub const LZMA: u16 = 2;
     pub const LZO: u16 = 3;
     pub const XZ: u16 = 4;
-    /// LZ4.
     pub const LZ4: u16 = 5;
     pub const ZSTD: u16 = 6;
 }
 
-/// Values of [`InodeHeader::inode_type`]; the extended ones are [`EXTENDED`](kind::EXTENDED) more.
+/// Values of [`InodeHeader::inode_type`]; extended types add [`EXTENDED`](kind::EXTENDED).
 pub mod kind {
     pub const DIR: u16 = 1;
     pub const REG: u16 = 2;
@@ -158,11 +148,11 @@ structure! {
 }
 
 structure! {
-    /// A directory, behind the header.
+    /// A directory, after the inode header.
     BasicDir, 16 {
         start_block: U32,
         nlink: U32,
-        /// Three more than the length of the listing.
+        /// Three more than the listing's length.
         file_size: U16,
         offset: U16,
         parent_inode: U32,
@@ -170,10 +160,10 @@ structure! {
 }
 
 structure! {
-    /// An extended directory, behind the header; `i_count` [`DirIndex`]es follow.
+    /// An extended directory, after the inode header; `i_count` [`DirIndex`]es follow.
     ExtendedDir, 24 {
         nlink: U32,
-        /// Three more than the length of the listing.
+        /// Three more than the listing's length.
         file_size: U32,
         start_block: U32,
         parent_inode: U32,
@@ -184,18 +174,18 @@ structure! {
 }
 
 structure! {
-    /// A place in a long directory; `size` + 1 bytes of name follow.
+    /// A position in a long listing; `size` + 1 bytes of name follow.
     DirIndex, 12 {
-        /// Bytes of the listing before the header it points to.
+        /// Offset in the listing of the header that the index points to.
         index: U32,
-        /// The metadata block that header starts in, from the start of the directory table.
+        /// The metadata block of that header, from the start of the directory table.
         start_block: U32,
         size: U32,
     }
 }
 
 structure! {
-    /// A regular file, behind the header; the sizes of its blocks follow.
+    /// A regular file, after the inode header; its block sizes follow.
     BasicFile, 16 {
         start_block: U32,
         fragment: U32,
@@ -205,11 +195,11 @@ structure! {
 }
 
 structure! {
-    /// An extended regular file, behind the header; the sizes of its blocks follow.
+    /// An extended regular file, after the inode header; its block sizes follow.
     ExtendedFile, 40 {
         start_block: U64,
         file_size: U64,
-        /// Bytes of its blocks that are zeros and not stored.
+        /// Bytes in holes.
         sparse: U64,
         nlink: U32,
         fragment: U32,
@@ -219,8 +209,8 @@ structure! {
 }
 
 structure! {
-    /// A symbolic link, behind the header; the target follows, and in the extended form the number
-    /// of its xattrs after that.
+    /// A symbolic link, after the inode header. The target follows, and in the extended form its
+    /// xattr index.
     Symlink, 8 {
         nlink: U32,
         symlink_size: U32,
@@ -228,7 +218,7 @@ structure! {
 }
 
 structure! {
-    /// A device, behind the header; in the extended form the number of its xattrs follows.
+    /// A device, after the inode header; in the extended form its xattr index follows.
     DeviceNode, 8 {
         nlink: U32,
         rdev: U32,
@@ -236,18 +226,18 @@ structure! {
 }
 
 structure! {
-    /// A pipe or socket, behind the header; in the extended form the number of its xattrs follows.
+    /// A pipe or socket, after the inode header; in the extended form its xattr index follows.
     Ipc, 4 {
         nlink: U32,
     }
 }
 
 structure! {
-    /// The start of a run of directory entries.
+    /// The header of a run of directory entries.
     DirHeader, 12 {
-        /// One less than the entries of the run.
+        /// Number of entries in the run minus one.
         count: U32,
-        /// The metadata block of their inodes, as an offset from the start of the inode table.
+        /// The metadata block of their inodes, from the start of the inode table.
         start_block: U32,
         inode_number: U32,
     }
@@ -257,9 +247,9 @@ structure! {
     /// A directory entry; `size` + 1 bytes of name follow.
     DirEntry, 8 {
         offset: U16,
-        /// Difference to the inode number of the header.
+        /// Difference from the inode number of the header.
         inode_number: I16,
-        /// The basic type, also of an extended inode.
+        /// The basic type, even if the inode is extended.
         kind: U16,
         size: U16,
     }
@@ -283,18 +273,18 @@ structure! {
 }
 
 structure! {
-    /// The xattrs of the inodes that share them.
+    /// A set of xattrs that inodes may share.
     XattrId, 16 {
-        /// Their place, as a metadata reference from the start of the xattr keys and values.
+        /// Position of the set, as a reference from the start of the xattr names and values.
         xattr: U64,
         count: U32,
-        /// Their length in bytes, as `getfattr` counts.
+        /// Length of the set in bytes, as `getfattr` counts.
         size: U32,
     }
 }
 
 structure! {
-    /// The name of an xattr; `size` bytes follow, without the prefix that the type stands for.
+    /// The name of an xattr; `size` bytes follow, without the prefix that `kind` stands for.
     XattrName, 4 {
         kind: U16,
         size: U16,
@@ -303,10 +293,9 @@ structure! {
 
 /// Bits of [`XattrName::kind`].
 pub mod xattr {
-    /// The bits for the prefix.
+    /// Mask of the prefix number.
     pub const PREFIX: u16 = 0x00ff;
-    /// The value is elsewhere: an 8-byte reference to it follows.
+    /// The value is stored elsewhere: an 8-byte reference follows.
     pub const OUT_OF_LINE: u16 = 0x0100;
-    /// The prefixes, by their number.
     pub const PREFIXES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 }

@@ -1,4 +1,5 @@
-//! From the source of an image to an open one: the superblock, what it does not say, the tables and the root.
+//! Opens an image from its source: reads the superblock, finds what it does not declare, and opens
+//! the tables and the root.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ use crate::inode::InodeBody;
 use crate::superblock::{self, Superblock};
 
 impl Image {
-    /// Opens the image, and reads its superblock, tables and root.
+    /// Opens the image and reads its superblock, tables and root.
     ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported`, `Corrupt` if superblock, tables or root fail a check, `Io`
@@ -47,10 +48,12 @@ impl Image {
         }
     }
 
-    /// Opens an image that may be damaged. Calls `pass_over` with the damage of each table that is left out.
+    /// Opens an image that may be damaged. Calls `pass_over` with the error of each table that it
+    /// ignores.
     ///
     /// # Errors
-    /// `UnknownFormat`, `Unsupported`, `Corrupt` if the superblock makes no sense, `Io` if it cannot be read.
+    /// `UnknownFormat`, `Unsupported`, `Corrupt` if the superblock makes no sense, `Io` if it
+    /// cannot be read.
     pub fn open_damaged(with: OpenWith, pass_over: &mut dyn FnMut(Error)) -> Result<Self> {
         let head = superblock::read(&*with.metadata)?;
         let mut superblock = Superblock::parse_damaged(&head, with.metadata.len())?;

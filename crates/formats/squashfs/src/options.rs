@@ -1,4 +1,4 @@
-//! The compressor options behind the superblock. Reading needs none of them, because streams hold
+//! The compressor options after the superblock. Reading does not need them, because streams hold
 //! their own parameters. `dump` shows them.
 
 use std::fmt;
@@ -12,33 +12,31 @@ use crate::image::Image;
 use crate::reference::Reference;
 use crate::superblock::HEAD;
 
-/// How a compressor was called.
+/// The options that the writer gave to the compressor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressorOptions {
     Gzip {
         level: u32,
-        /// log2 of the window.
+        /// log2 of the window size.
         window: u16,
-        /// The strategies that were tried, as bits.
+        /// Bits of the strategies that were tried.
         strategies: u16,
     },
     Xz {
-        /// Bytes of the dictionary.
+        /// Dictionary size in bytes.
         dictionary: u32,
-        /// The filters that were tried, as bits.
+        /// Bits of the filters that were tried.
         filters: u32,
     },
     Lzo {
-        /// The algorithm by its number.
         algorithm: u32,
-        /// The level, of the algorithm that has some.
+        /// Compression level, for algorithms that have one.
         level: u32,
     },
-    /// LZ4.
     Lz4 {
-        /// The version of the stream.
+        /// Version of the stream format.
         version: u32,
-        /// Bit 0 is high compression.
+        /// Bit 0: high compression.
         flags: u32,
     },
     Zstd {
@@ -68,7 +66,7 @@ impl fmt::Display for CompressorOptions {
     }
 }
 
-/// Reads the options of the image's compressor. Returns nothing for one that has none.
+/// Reads the compressor options. Returns `None` if the image has none.
 pub fn read(image: &Image) -> Result<Option<CompressorOptions>> {
     let table = Table {
         name: "compressor options",

@@ -1,8 +1,8 @@
-//! Places in long runs of metadata: block sizes of large files, long listings.
+//! Remembered positions in long runs of metadata: block sizes of large files, long listings.
 //!
-//! A metadata block gives only the start of the next one, so place N of a run is found by walking
-//! the blocks before it. Places found by one walk are remembered, so that the next walk starts near
-//! its goal.
+//! A metadata block tells only where the next one starts, so position N of a run is found by
+//! walking the blocks before it. Positions found by one walk are remembered, so that the next one
+//! starts near its target.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,22 +12,20 @@ use quick_cache::sync::Cache;
 
 use crate::reference::Reference;
 
-/// Number of runs remembered.
 const RUNS: usize = 512;
-/// Positions remembered of a run; of longer runs only the first ones.
+/// Positions remembered of a run. Of a longer run, only the first ones are.
 const MARKS: usize = 1 << 16;
 
-/// A place that was reached.
+/// A position that a walk reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Distance from the start of the run, in the run's own unit.
     pub at: u64,
     pub reference: Reference,
-    /// Bytes of file data before it; 0 for a listing.
+    /// Length of the file data before the mark; 0 for a listing.
     pub data: u64,
 }
 
-/// The marks of each run, by the node it belongs to.
 pub struct Positions {
     runs: Cache<NodeId, Arc<Mutex<Vec<Mark>>>>,
 }
@@ -39,7 +37,6 @@ impl Positions {
         }
     }
 
-    /// Returns the last mark at or before `at`.
     pub fn before(&self, node: NodeId, at: u64) -> Option<Mark> {
         let marks = self.runs.get(&node)?;
         let marks = marks.lock().unpoisoned();
@@ -47,7 +44,7 @@ impl Positions {
         marks.get(after.checked_sub(1)?).copied()
     }
 
-    /// Remembers a place if it is behind all that are remembered.
+    /// Remembers a position if it comes after all remembered ones.
     pub fn note(&self, node: NodeId, mark: Mark) {
         let marks = match self.runs.get(&node) {
             Some(marks) => marks,

@@ -1,11 +1,11 @@
-//! The parts of an image that are not data.
+//! The parts of an image that are not file data.
 
 use forerun_vfs::Region;
 
 use crate::superblock::{HEAD, Superblock};
 
-/// Returns the regions of an image. The tables behind the directories are one with these: where each
-/// begins stands in a pointer at its end, which would have to be read.
+/// Returns the regions of an image. The tables after the directories count as part of the
+/// directories: finding where each begins would need reads.
 pub fn regions(superblock: &Superblock) -> Vec<Region> {
     let (inodes, directories) = (superblock.inode_table, superblock.directory_table);
     let all = [

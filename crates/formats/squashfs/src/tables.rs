@@ -1,7 +1,7 @@
-//! Tables found through pointers: ids, fragments, export.
+//! Indexed tables: ids, fragments, export.
 //!
-//! Entries of one size lie in metadata blocks, all full but the last; a list of pointers to these
-//! blocks follows. Nothing is read before an entry is needed.
+//! Entries of equal length are in metadata blocks, all full except the last one; a list of pointers
+//! to these blocks follows. Blocks are read when an entry is needed.
 
 use forerun_io::u16_from;
 use forerun_vfs::{ByteOrder, NodeId, Result};
@@ -14,16 +14,15 @@ use crate::ondisk::{METADATA_BLOCK, Numbers};
 use crate::reference::Reference;
 use crate::superblock::{Superblock, Version};
 
-/// The form of the pointers of a table.
+/// How a table stores its pointers.
 #[derive(Clone, Copy, Debug)]
 pub struct Pointers {
-    /// Bytes of each, 8 at most.
+    /// Length of a pointer in bytes, at most 8.
     pub len: u64,
     pub order: ByteOrder,
 }
 
 impl Pointers {
-    /// Returns the form in the image of this superblock.
     pub fn of(superblock: &Superblock) -> Self {
         match &superblock.legacy {
             None => Self::v4(superblock.order),
@@ -34,7 +33,6 @@ impl Pointers {
         }
     }
 
-    /// Returns the form in an image of 4.0.
     pub const fn v4(order: ByteOrder) -> Self {
         Self { len: 8, order }
     }
@@ -54,7 +52,6 @@ impl Pointers {
 #[derive(Clone, Copy, Debug)]
 pub struct Indexed {
     name: &'static str,
-    /// Offset of the pointers.
     start: u64,
     count: u64,
     entry: u64,
@@ -63,8 +60,8 @@ pub struct Indexed {
 }
 
 impl Indexed {
-    /// Opens a table of `count` entries of `entry` bytes each, which divides 8192, with pointers at
-    /// `start`. The pointers end by `end`, and the blocks lie between `first` and the pointers.
+    /// Opens a table of `count` entries of `entry` bytes each, which divides 8192. Its pointers
+    /// must be between `start` and `end`, and its blocks between `first` and the pointers.
     pub fn new(
         name: &'static str,
         pointers: std::ops::Range<u64>,
@@ -74,7 +71,7 @@ impl Indexed {
         form: Pointers,
     ) -> Result<Self> {
         let std::ops::Range { start, end } = pointers;
-        // No overflow: the count comes from 32 bits.
+        // Cannot overflow: `count` has at most 32 bits.
         let need = count.div_ceil(Self::per_block(entry)) * form.len;
         let room = end.saturating_sub(start);
         if need > room {
@@ -96,7 +93,6 @@ impl Indexed {
         })
     }
 
-    /// Reads an entry on behalf of `node`.
     pub fn get<T: FromBytes + IntoBytes + Numbers>(
         &self,
         blocks: &Blocks,
@@ -128,7 +124,6 @@ impl Indexed {
         Cursor::new(blocks, whole, Reference::new(0, offset), node)?.read()
     }
 
-    /// Returns the number of entries.
     pub const fn count(&self) -> u64 {
         self.count
     }

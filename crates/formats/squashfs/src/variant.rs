@@ -1,12 +1,12 @@
-//! The magics of SquashFS, and those of vendors with changed formats.
+//! Magic numbers of SquashFS and of vendors' variants.
 
 use forerun_vfs::{ByteOrder, Magic};
 
-/// What a streamed image has in place of a superblock.
+/// Magic number of a streamed image, which has no superblock at its start.
 pub const STREAMED: [u8; 4] = *b"HSQS";
 
-/// The magics that a SquashFS image may start with. The byte order that a vendor's magic suggests is
-/// not reliable; the version's is.
+/// Magic numbers that SquashFS images start with. A vendor's magic number does not reliably tell
+/// the byte order; the version does.
 pub const MAGICS: [Magic; 9] = [
     magic(b"hsqs"),
     magic(b"sqsh"),
@@ -23,18 +23,19 @@ const fn magic(bytes: &'static [u8; 4]) -> Magic {
     Magic { offset: 0, bytes }
 }
 
-/// Returns whether the first bytes are those of any SquashFS, so that this crate can report on it.
+/// Returns whether `head` starts with a known magic number, including those of unsupported
+/// variants.
 pub fn is_any(head: &[u8]) -> bool {
     MAGICS.iter().any(|magic| head.starts_with(magic.bytes))
 }
 
-/// Returns whether the magic is that of SquashFS itself, not of a vendor's variant.
+/// Returns whether the magic number is SquashFS's own and not a vendor's.
 pub fn is_standard(head: &[u8]) -> bool {
     head.starts_with(b"hsqs") || head.starts_with(b"sqsh")
 }
 
-/// Returns the byte order of the numbers of an image. In all versions the version lies at the same place, as
-/// two 16-bit words.
+/// Returns the byte order of numbers. All versions have the version at the same offset, as two
+/// 16-bit words.
 pub fn order(head: &[u8]) -> ByteOrder {
     match head.get(28..32) {
         Some(&[0, 1..=255, 0, _]) => ByteOrder::Big,

@@ -1,4 +1,4 @@
-//! Reads the extended attributes of inodes.
+//! Extended attributes of inodes.
 
 use forerun_vfs::{Error, NodeId, Result};
 
@@ -7,7 +7,7 @@ use crate::image::Image;
 use crate::inode::Inode;
 use crate::xattr_tables::Found;
 
-/// Visits the names and values of `inode`. Ignores xattrs of unknown prefix, as Linux does.
+/// Visits the xattrs of `inode`. Ignores xattrs with an unknown prefix, as Linux does.
 pub fn visit(
     image: &Image,
     inode: &Inode,
@@ -48,7 +48,7 @@ fn each(
             let limit = image.limits.xattr_bytes;
             xattrs.each(&image.blocks, index, node, limit, visit)
         }
-        // A salvage has said that the table is gone.
+        // Opening the salvage reported the missing table.
         None if image.salvage.is_some() => Ok(()),
         None => Err(Check::TableIndex {
             table: "xattr table",

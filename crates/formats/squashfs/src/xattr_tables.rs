@@ -1,4 +1,4 @@
-//! The tables of extended attributes: shared sets of names and values, inline or elsewhere.
+//! The xattr tables: shared sets of names and values, with values inline or elsewhere.
 
 use forerun_vfs::{Bound, Error, NodeId, Result, check_xattr_name};
 use zerocopy::little_endian::{U32, U64};
@@ -11,19 +11,17 @@ use crate::reference::Reference;
 use crate::superblock::{HEAD, Superblock};
 use crate::tables::{Indexed, Pointers};
 
-/// Longest value: what Linux allows.
+/// Longest value: the limit of Linux.
 const VALUE_MAX: u32 = 65536;
-/// Longest name, without its prefix: the same.
+/// Longest name with its prefix: the limit of Linux.
 const NAME_MAX: usize = 255;
 
-/// An xattr of an inode.
 pub enum Found<'x> {
     Pair(&'x [u8], &'x [u8]),
-    /// An xattr whose name starts with an unknown prefix, with the failed check.
+    /// An xattr with an unknown prefix, and the error for it.
     Unknown(Error),
 }
 
-/// The xattr tables of an image.
 #[derive(Debug)]
 pub struct XattrTables {
     pairs: Table,
@@ -31,7 +29,7 @@ pub struct XattrTables {
 }
 
 impl XattrTables {
-    /// Opens the table whose head is at `start`.
+    /// Opens the table whose header is at `start`.
     pub fn open(blocks: &Blocks, superblock: &Superblock, start: u64) -> Result<Self> {
         let (table, end) = ("xattr table", superblock.end_of(start));
         let outside = || Check::TableOutside { table, start, end }.at(None, start);
@@ -53,12 +51,10 @@ impl XattrTables {
         Ok(Self { pairs, sets })
     }
 
-    /// Returns the number of sets of xattrs.
     pub const fn count(&self) -> u64 {
         self.sets.count()
     }
 
-    /// Visits set `index`.
     pub fn each(
         &self,
         blocks: &Blocks,
@@ -70,8 +66,8 @@ impl XattrTables {
         self.pairs(blocks, index, node, limit, visit).map(|_| ())
     }
 
-    /// Returns the check that the declared size of a set fails. Writers count it in different ways, and readers
-    /// do not need it.
+    /// Returns an error if the declared size of a set is wrong. Writers count it in different ways,
+    /// and readers do not need it.
     pub fn wrong_size(&self, blocks: &Blocks, index: u32, limit: u64) -> Result<Option<Error>> {
         let mut is_known = true;
         let visit = &mut |found: Found<'_>| is_known &= matches!(found, Found::Pair(..));
@@ -83,12 +79,12 @@ impl XattrTables {
             size,
             found,
         };
-        // The length of an unknown prefix is not known.
+        // The size is unknown if a prefix is.
         let is_wrong = is_known && u64::from(size) != found;
         Ok(is_wrong.then(|| check.at(None, self.pairs.start)))
     }
 
-    /// Visits set `index`. Returns its entry in the table, and its size.
+    /// Visits the xattrs of set `index`. Returns its table entry and its size.
     fn pairs(
         &self,
         blocks: &Blocks,
@@ -106,7 +102,7 @@ impl XattrTables {
             let unknown = self.pair(blocks, &mut cursor, node, &mut name, &mut value)?;
             // A pair counts for its name with prefix and NUL, and its value.
             size += forerun_io::u64_from(name.len() + 1 + value.len());
-            // Many pairs may share one long value, so a small image can hold gigabytes.
+            // Many xattrs may share one long value, so a small image can hold gigabytes.
             if size > limit {
                 let what = format!("bytes of xattrs of node {node}");
                 return Err(Error::limit(Bound::Other, what, limit));
@@ -119,7 +115,7 @@ impl XattrTables {
         Ok((set, size))
     }
 
-    /// Reads a name and a value. Returns the failed check if the name's prefix is unknown.
+    /// Reads a name and a value. Returns an error in `Some` if the name's prefix is unknown.
     fn pair(
         &self,
         blocks: &Blocks,
@@ -143,7 +139,7 @@ impl XattrTables {
         name.clear();
         name.extend_from_slice(prefix);
         let start = name.len();
-        // At most 64 KiB, by the field's width.
+        // At most 64 KiB: the length field has 16 bits.
         name.resize(start + len, 0);
         cursor.read_into(name.get_mut(start..).unwrap_or_default())?;
         if let Err(source) = check_xattr_name(name, NAME_MAX) {

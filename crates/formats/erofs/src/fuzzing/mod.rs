@@ -1,7 +1,7 @@
-//! Entry points for fuzz targets, and images to start from. Not for users.
+//! Entry points for fuzz targets, and seed images. Not for users.
 //!
-//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds,
-//! in ordinary tests. They panic only if the driver breaks its contract.
+//! Plain functions over bytes, so that ordinary tests can run the same code over mutated seeds.
+//! They panic only if the driver breaks its contract.
 
 mod parts;
 
@@ -22,7 +22,7 @@ pub use parts::{
     DATA, LEN, META, at, image, nid, with_inodes, with_root, with_split_chunk, with_xattrs,
 };
 
-/// Parts of [`image`]: its inodes except the root, the root's entries, the xattrs of an inode.
+/// Ranges of [`image`]: the inodes after the root, the root's entries, the xattrs of an inode.
 pub const PIECES: (Range<usize>, Range<usize>, Range<usize>) = (
     META + 256..DATA,
     META + 64..META + 242,
@@ -50,7 +50,6 @@ pub fn superblock(bytes: &[u8]) {
     walk(&whole);
 }
 
-/// Parses `bytes` as inodes.
 pub fn inodes(bytes: &[u8]) {
     let Ok(fs) = open(with_inodes(bytes)) else {
         return;
@@ -60,20 +59,18 @@ pub fn inodes(bytes: &[u8]) {
     }
 }
 
-/// Parses `bytes` as the entries of the root.
 pub fn directories(bytes: &[u8]) {
     walk(&with_root(bytes));
 }
 
-/// Parses `bytes` as the xattrs of an inode.
 pub fn xattrs(bytes: &[u8]) {
     if let Ok(fs) = open(with_xattrs(bytes)) {
         let _outcome = exercise::node(&fs, NodeId(nid::XATTRS), &limits());
     }
 }
 
-/// Opens `bytes` as an image and calls every method of the driver on every node. Returns the
-/// errors, and the problems that `check` reports.
+/// Opens `bytes` as an image and calls every driver method on every node. Returns the errors, and
+/// the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     exercise::walk(&crate::FORMAT, Arc::new(MemorySource::new(bytes)))
 }
@@ -85,9 +82,6 @@ fn open(bytes: Vec<u8>) -> Result<Erofs> {
 }
 
 /// Creates small images that together cover the whole format, as seeds.
-///
-/// # Errors
-/// None, because they are all in memory and small.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let mut sound = image();
     sound.splice(1024 + 8..1024 + 12, 0x13_u32.to_le_bytes());
@@ -102,7 +96,7 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
         let mut image = Vec::new();
         let observer = Arc::new(Observer::default());
         write(&sample()?, &options, &mut image, &observer)?;
-        // Otherwise the checksum would catch every change of the first block.
+        // Clear the checksum flag; the checksum would reject every other change to the first block.
         if let Some(features) = image.get_mut(1024 + 8) {
             *features &= !1;
         }
@@ -111,7 +105,7 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     Ok(seeds)
 }
 
-/// Returns options under which the writer uses every kind of index and every codec.
+/// Returns writer options that together cover every index layout and codec.
 fn written() -> Vec<(&'static str, ErofsOptions)> {
     let options = |compression| ErofsOptions {
         block_size: 512,
@@ -152,7 +146,6 @@ fn written() -> Vec<(&'static str, ErofsOptions)> {
     ]
 }
 
-/// Creates a tree with compressible files, duplicates, and other nodes.
 fn sample() -> Result<Tree, BuildError> {
     let mut tree = Tree::default();
     let dir = tree.add(Tree::ROOT, b"dir", NewNode::directory())?;

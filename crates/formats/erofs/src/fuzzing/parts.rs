@@ -1,5 +1,5 @@
-//! Builds an image by hand, with every uncompressed structure at a known place, in ways that no
-//! writer would. Blocks have 512 bytes, so that it is small.
+//! Builds an image by hand with every uncompressed structure at a known offset, including
+//! combinations that no writer produces. Blocks of 512 bytes keep it small.
 
 use forerun_io::u64_from;
 use zerocopy::{IntoBytes, little_endian::U16};
@@ -9,31 +9,27 @@ use crate::ondisk::{
     XattrHeader, compat, incompat,
 };
 
-/// log2 of the block size.
 pub const BLOCK_BITS: u8 = 9;
 pub const META: usize = 2048;
 pub const DATA: usize = 3072;
-/// Length of the image.
 pub const LEN: usize = 4096;
 
-/// Numbers of the inodes.
 pub mod nid {
     pub const ROOT: u64 = 0;
-    /// A file in chunks, with indexes: in the image, on a device, zeros.
+    /// A chunk-based file with indexes: chunks in the image, on a device, and of zeros.
     pub const CHUNKS: u64 = 8;
     pub const DIR: u64 = 10;
     pub const LINK: u64 = 13;
     pub const NULL: u64 = 15;
     /// A file of two blocks.
     pub const PLAIN: u64 = 16;
-    /// A file of a block and an end.
+    /// A file of one block and an inline tail.
     pub const TAIL: u64 = 18;
-    /// An empty file with xattrs.
     pub const XATTRS: u64 = 20;
-    /// A file in chunks, with a block map.
+    /// A chunk-based file with a block map.
     pub const BLOCKS: u64 = 22;
     pub const INNER: u64 = 24;
-    /// A file of zeros that are not stored.
+    /// A file of zeros, none of them stored.
     pub const HOLES: u64 = 25;
 }
 
@@ -43,7 +39,6 @@ pub fn at(nid: u64) -> usize {
     META + forerun_io::usize_from(nid) * 32
 }
 
-/// The names in the root, with types.
 const ROOT: [(&[u8], u64, u8); 11] = [
     (b".", nid::ROOT, 2),
     (b"..", nid::ROOT, 2),
@@ -132,7 +127,7 @@ fn files(image: &mut [u8]) {
     put(image, at(nid::PLAIN), node.as_bytes());
 }
 
-/// Copies bytes. Leaves out any that do not fit.
+/// Copies bytes, except those that do not fit.
 fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     let part = image.get_mut(at..).unwrap_or_default();
     for (out, byte) in part.iter_mut().zip(bytes) {
@@ -230,7 +225,6 @@ fn extended(mode: u16, layout: u16, size: usize) -> InodeExtended {
     }
 }
 
-/// Encodes an xattr, padded.
 fn pair(index: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     let entry = XattrEntry {
         e_name_len: u8::try_from(name.len()).unwrap_or(0),
@@ -242,7 +236,7 @@ fn pair(index: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes a directory block of these entries, which are in order.
+/// Encodes a directory block. `entries` must be sorted.
 fn listing(entries: &[(&[u8], u64, u8)]) -> Vec<u8> {
     let mut nameoff = entries.len() * size_of::<Dirent>();
     let (mut out, mut names) = (Vec::new(), Vec::new());
@@ -261,11 +255,11 @@ fn listing(entries: &[(&[u8], u64, u8)]) -> Vec<u8> {
     out
 }
 
-/// Creates the image with `bytes` as the entries of its root, otherwise unchanged.
+/// Creates the image with `bytes` as the entries of its root.
 #[must_use]
 pub fn with_root(bytes: &[u8]) -> Vec<u8> {
     let mut image = image();
-    // In blocks of their own, behind all others.
+    // The root's data goes into new blocks at the end.
     let mut root = extended(0o040_755, layout::PLAIN, bytes.len());
     root.i_u = 8.into();
     put(&mut image, at(nid::ROOT), root.as_bytes());
@@ -273,7 +267,7 @@ pub fn with_root(bytes: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Creates the image with `bytes` in place of its inodes, except the root.
+/// Creates the image with `bytes` in place of all inodes except the root.
 #[must_use]
 pub fn with_inodes(bytes: &[u8]) -> Vec<u8> {
     let mut image = image();
@@ -281,7 +275,8 @@ pub fn with_inodes(bytes: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Creates the image with `bytes` as the xattrs of one inode, over the bytes that follow it.
+/// Creates the image with `bytes` as the xattrs of one inode. They overwrite the bytes after that
+/// inode.
 #[must_use]
 pub fn with_xattrs(bytes: &[u8]) -> Vec<u8> {
     let mut image = image();
@@ -291,8 +286,8 @@ pub fn with_xattrs(bytes: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Creates the image with one chunk of 512 bytes shifted by `bits` as the file `blocks`, behind all else. A device that
-/// does not say how long it is begins `split` blocks into the chunk.
+/// Creates the image with one chunk of `512 << bits` bytes as the file `blocks`, at the end of the
+/// image. A device of unknown length begins `split` blocks into the chunk.
 #[must_use]
 pub fn with_split_chunk(bits: u32, split: u32) -> Vec<u8> {
     let mut image = image();

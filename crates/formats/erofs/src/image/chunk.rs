@@ -1,4 +1,4 @@
-//! Files in chunks: a list of the places of chunks, next to the inode.
+//! Chunk-based files: a table of chunk addresses follows the inode.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,33 +13,31 @@ use crate::error::Check;
 use crate::inode::{self, Inode};
 use crate::ondisk::{ChunkIndex, chunk};
 
-/// Entries read at a time: a page of them.
+/// Entries read at a time: one page.
 const BATCH: u64 = 512;
-/// Neighbouring chunks become extents of up to this many bytes.
+/// Adjacent chunks are merged into extents of up to this many bytes.
 const MERGED: u64 = 8 << 20;
 
-/// The chunks of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
-    /// Log of a chunk's length in bytes.
+    /// log2 of the chunk length in bytes.
     pub bits: u32,
     pub has_indexes: bool,
     pub is_48: bool,
-    /// Place of the entries, and their number.
+    /// Position and number of the entries.
     pub at: Address,
     pub count: u64,
 }
 
-/// The place of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
     pub device: u16,
-    /// `None` if it consists of zeros.
+    /// `None` if the chunk is all zeros.
     pub block: Option<u64>,
 }
 
 impl Chunks {
-    /// Parses the chunk format of `inode`, which must have this layout.
+    /// Parses the chunk format of `inode`, whose layout must be `DataLayout::Chunks`.
     pub fn of(image: &Image, inode: &Inode) -> Result<Self> {
         let word = inode.word;
         if word & !chunk::KNOWN != 0 {
@@ -54,8 +52,7 @@ impl Chunks {
         let has_indexes = word & chunk::INDEXES != 0;
         let mut at = inode.end();
         at.offset = at.offset.next_multiple_of(if has_indexes { 8 } else { 4 });
-        // At most 31 bits of blocks and 16 bits of bytes. Sizes have 62 bits and chunks at least 9, so
-        // that the length of the list has fewer.
+        // `bits` is between 9 and 47, and sizes have 62 bits, so the table length cannot overflow.
         let count = inode.size.div_ceil(1 << bits);
         let chunks = Self {
             bits,
@@ -69,17 +66,15 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// Returns the offset behind the entries.
     pub const fn end(&self) -> u64 {
         self.at.plus(self.count * self.entry_len()).offset
     }
 
-    /// Returns the length of an entry in bytes.
     pub const fn entry_len(&self) -> u64 {
         if self.has_indexes { 8 } else { 4 }
     }
 
-    /// Reads the entries from `first` on, as many as one read takes.
+    /// Reads entries from `first` on, at most `BATCH` of them.
     pub fn read(
         &self,
         image: &Image,
@@ -112,15 +107,14 @@ impl Chunks {
     }
 }
 
-/// A run of neighbouring chunks.
 struct Run {
     logical: Range<u64>,
-    /// Device and first byte; `None` for zeros.
+    /// Device and start offset; `None` for zeros.
     place: Option<(u16, u64)>,
 }
 
 impl Run {
-    /// Extends this run by `next` if that continues it.
+    /// Extends this run by `next` if the two are contiguous.
     fn join(&mut self, next: &Self) -> bool {
         let len = self.logical.end - self.logical.start;
         let goes_on = match (self.place, next.place) {
@@ -148,7 +142,7 @@ impl Run {
     }
 }
 
-/// Visits the extents of `range`, which is inside the file and not empty.
+/// Visits the extents of `range`, which must be inside the file and not empty.
 pub fn map(image: &Image, inode: &Inode, range: &Range<u64>, visit: &mut Visit<'_>) -> Result<()> {
     let chunks = Chunks::of(image, inode)?;
     let (mut index, end) = (

@@ -1,7 +1,7 @@
-//! Reads data that the driver itself needs: directories, targets of links, the metabox.
+//! Reads data that the driver itself needs: directories, symlink targets, the metabox.
 //!
-//! Flat data, which is nearly all of it, is one read of the metadata source. Compressed data is
-//! decoded here and cached, within the driver's budget.
+//! Almost all of it is flat data, which takes one read of the metadata source. Compressed data is
+//! decoded here and cached within the driver's memory budget.
 
 use std::ops::{ControlFlow, Range};
 
@@ -12,7 +12,7 @@ use super::{Image, map};
 use crate::error::Check;
 use crate::inode::Inode;
 
-/// Reads the bytes of `inode` from `offset` on.
+/// Reads the bytes of `inode` from `offset` on. They must be inside the file.
 pub fn read(image: &Image, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<()> {
     let end = offset + u64_from(out.len());
     if end > inode.size {
@@ -52,7 +52,7 @@ pub fn read(image: &Image, inode: &Inode, offset: u64, out: &mut [u8]) -> Result
     Ok(())
 }
 
-/// Reads a length of two bytes and as many bytes. Advances to the next multiple of four.
+/// Reads a 2-byte length and that many bytes. Advances `at` to the next multiple of four.
 pub fn record(image: &Image, inode: &Inode, at: &mut u64) -> Result<Vec<u8>> {
     let mut len = [0; 2];
     read(image, inode, *at, &mut len)?;
@@ -64,7 +64,8 @@ pub fn record(image: &Image, inode: &Inode, at: &mut u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Copies the part of `range` that `extent` holds, from `at` on. Returns where that part ends.
+/// Copies the overlap of `range` and `extent`, starting at `at`. Returns the end of the copied
+/// range.
 fn copy(
     image: &Image,
     inode: &Inode,
@@ -114,7 +115,7 @@ fn stored(image: &Image, blob: BlobId, offset: u64, out: &mut [u8]) -> Result<()
         let read = image.source.read_exact_at(offset, out);
         return read.map_err(|error| Error::io(offset, out.len(), error));
     }
-    // Directories on other devices: no writer creates them, so they need not be fast.
+    // No known writer puts directories on other devices, so this path is not optimised.
     let source = image.blob(blob)?;
     forerun_io::past_end(offset, out.len(), source.len()).map_err(failed)?;
     let read = source.read_exact_at(offset, out);

@@ -1,4 +1,4 @@
-//! Maps the bytes of an inode.
+//! Maps ranges of an inode to extents.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,10 +13,9 @@ use crate::inode::{DataLayout, Inode};
 use crate::ondisk::incompat;
 use crate::zmap::{self, Piece};
 
-/// A visitor of extents.
 pub type Visit<'v> = dyn FnMut(Extent) -> ControlFlow<()> + 'v;
 
-/// Visits the extents of `range`, clamped to the size of `inode`, whatever its kind.
+/// Visits the extents of `range`, clamped to the size of `inode`. Accepts every file type.
 pub fn map(image: &Image, inode: &Inode, range: Range<u64>, visit: &mut Visit<'_>) -> Result<()> {
     let range = range.start..range.end.min(inode.size);
     if range.is_empty() {
@@ -27,7 +26,8 @@ pub fn map(image: &Image, inode: &Inode, range: Range<u64>, visit: &mut Visit<'_
         DataLayout::Inline => inline(image, inode, &range, visit),
         DataLayout::Chunks => {
             let wanted = range.clone();
-            // A run of chunks may go on from one device to another, before the range or behind it.
+            // Merged chunks that span two devices give extents before or after the range too. Skip
+            // those.
             let inside = &mut |extent: Extent| {
                 if extent.logical.end <= wanted.start {
                     ControlFlow::Continue(())
@@ -45,7 +45,7 @@ pub fn map(image: &Image, inode: &Inode, range: Range<u64>, visit: &mut Visit<'_
     }
 }
 
-/// Visits the part of `range` that lies in the file's blocks, whose range in the file is `blocks`.
+/// Visits the overlap of `range` with `blocks`, the part of the file that is stored in blocks.
 fn flat(
     image: &Image,
     inode: &Inode,
@@ -75,7 +75,7 @@ fn flat(
 
 fn inline(image: &Image, inode: &Inode, range: &Range<u64>, visit: &mut Visit<'_>) -> Result<()> {
     let block_size = image.superblock.block_size();
-    // A whole block would have to follow the inode, which fits only if the inode ends with a block.
+    // A full last block counts as inline too: it would have to follow the inode.
     let behind = match inode.size % block_size {
         0 => block_size.min(inode.size),
         len => len,
@@ -110,8 +110,8 @@ fn inline(image: &Image, inode: &Inode, range: &Range<u64>, visit: &mut Visit<'_
     Ok(())
 }
 
-/// Visits stored bytes, `start` bytes into `device`. Visits several extents if the bytes continue
-/// on another device.
+/// Visits stored bytes that start at offset `start` of `device`. Visits several extents if they
+/// continue on another device.
 pub fn stored(
     image: &Image,
     inode: &Inode,
@@ -145,8 +145,8 @@ pub fn stored(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Returns the place of the index of an inode, behind it: of chunks, or of compressed clusters with its header. Empty if the
-/// inode has none.
+/// Returns the range of the metadata after the inode that holds its chunk table, or the header and
+/// index of its compressed data. Empty for other layouts.
 pub fn index(image: &Image, inode: &Inode) -> Result<Range<u64>> {
     let start = inode.end().offset;
     let end = match inode.layout {
@@ -192,8 +192,8 @@ fn compressed(
     result
 }
 
-/// Visits the extents of a compressed inode as its index has them: the ranges in the file, with those of the
-/// stored blocks where it has any of its own.
+/// Visits the extents of a compressed inode as its index has them: the range in the file, and the
+/// range of the stored blocks if the extent has blocks.
 pub fn stored_extents(
     image: &Image,
     inode: &Inode,
@@ -214,7 +214,7 @@ pub fn stored_extents(
     mapped.map_err(original)
 }
 
-/// Calls `f` with what the index of a compressed inode is read with.
+/// Calls `f` with the metadata source, settings and inode that zmap needs.
 fn with_index<T>(
     image: &Image,
     inode: &Inode,
@@ -259,8 +259,8 @@ fn with_index<T>(
     f(&meta, &config, &compressed)
 }
 
-/// Visits the extents of a part of the file, `skip` bytes into a piece that is in the packed inode,
-/// `offset` bytes into its data.
+/// Maps `logical`, which lies in a fragment, to extents of the packed inode. The fragment starts at
+/// `offset` of the packed inode, and `logical` starts `skip` bytes into the fragment.
 fn fragment(
     image: &Image,
     inode: &Inode,
@@ -273,7 +273,7 @@ fn fragment(
         return fail(Check::NoPackedInode);
     };
     let is = |other: &Option<Inode>| other.as_ref().is_some_and(|other| other.node == inode.node);
-    // The packed inode may itself be in the metabox.
+    // A fragment of the packed inode, or of the metabox that may hold it, would recurse.
     if is(&image.packed) || is(&image.metabox) {
         return fail(Check::FragmentLoop);
     }
@@ -295,7 +295,7 @@ fn fragment(
     Ok(flow)
 }
 
-/// Returns the part of `extent` in `part`, as if `part` began at `to`.
+/// Returns the overlap of `extent` and `part`, moved so that `part` would begin at `to`.
 fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
     let start = extent.logical.start.max(part.start);
     let end = extent.logical.end.min(part.end);
@@ -309,7 +309,7 @@ fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
             blob,
             offset: offset + before,
         },
-        // Extents of blocks are shorter than 2^32 bytes.
+        // Encoded extents are shorter than 2^32 bytes.
         Place::Encoded { block, skip } => Place::Encoded {
             block,
             skip: skip + u32_from(before),
@@ -326,7 +326,7 @@ fn moved(extent: Extent, part: &Range<u64>, to: u64) -> Option<Extent> {
     })
 }
 
-/// Returns the driver's own error, if zmap received it from reading metadata as a source.
+/// Unwraps the driver's own error from the I/O error that zmap got when it read metadata.
 fn original(error: Error) -> Error {
     if let Error::Io { source, .. } = &error
         && let Some(inner) = source.get_ref()

@@ -1,8 +1,7 @@
-//! One open image: superblock, devices, the special inodes, and reads of metadata.
+//! An open image: superblock, devices, special inodes, and metadata reads.
 //!
-//! Metadata is in the image as it is, or in the data of the metabox inode, which may be compressed.
-//! An [`Address`] says in which of the two. So reading metadata may take mapping an inode, which reads
-//! metadata: both are parts of this module.
+//! Metadata is in the image itself or in the data of the metabox inode, which may be compressed. So
+//! a metadata read may have to map an inode, and mapping reads metadata: both are in this module.
 
 mod chunk;
 pub mod data;
@@ -24,7 +23,6 @@ use crate::zmap::Sums;
 
 pub use chunk::Chunks;
 
-/// The state that all parts of the driver share.
 pub struct Image {
     pub superblock: Superblock,
     pub limits: Limits,
@@ -32,25 +30,22 @@ pub struct Image {
     pub observer: Arc<Observer>,
     pub blobs: Arc<dyn ResolveBlob>,
     pub devices: Devices,
-    /// Decoded blocks of compressed metadata.
     pub decoded: BlockCache<Error>,
-    /// The inode that holds the ends of many files.
+    /// The inode that holds fragments: the tails of many files.
     pub packed: Option<Inode>,
-    /// The inode that holds metadata.
+    /// The inode whose data holds metadata.
     pub metabox: Option<Inode>,
     pub prefixes: Vec<Prefix>,
-    /// Addresses of compressed data that were computed by summing.
+    /// Addresses of compressed data that were computed by summing lengths.
     pub sums: Sums,
     pub own_contents: OwnContents,
 }
 
 impl Image {
-    /// Returns the root directory.
     pub const fn root(&self) -> NodeId {
         NodeId(self.superblock.root)
     }
 
-    /// Returns the place of the inode of `node`.
     pub fn address(&self, node: NodeId) -> Result<Address> {
         let (space, start, len) = match (node.0 & NID_METABOX, &self.metabox) {
             (0, _) => {
@@ -71,7 +66,6 @@ impl Image {
         }
     }
 
-    /// Reads the inode of `node`.
     pub fn inode(&self, node: NodeId) -> Result<Inode> {
         let at = self.address(node)?;
         let mut bytes = [0; inode::MAX_LEN];
@@ -82,7 +76,7 @@ impl Image {
         Inode::parse(bytes, at, node, &self.superblock)
     }
 
-    /// Returns the length of a space, including bytes between pieces of metadata.
+    /// Returns the length of the space that holds metadata. The space may also hold other data.
     pub fn space_len(&self, space: Space) -> u64 {
         match (space, &self.metabox) {
             (Space::Image, _) => self.source.len(),
@@ -91,7 +85,8 @@ impl Image {
         }
     }
 
-    /// Fails if `len` bytes from `at` on are not there. `what` names them in the error.
+    /// Returns an error that names `what` unless `len` bytes starting at `at` are inside their
+    /// space.
     pub fn inside(
         &self,
         at: Address,
@@ -150,7 +145,7 @@ impl Blobs for Image {
     }
 }
 
-/// Metadata as zmap reads it.
+/// A metadata space as the source that zmap reads.
 pub struct Metadata<'i> {
     pub image: &'i Image,
     pub space: Space,

@@ -1,8 +1,8 @@
-//! Reads, encodes and stores the contents of files concurrently.
+//! Reads, encodes and stores file contents concurrently.
 //!
 //! Two parallel maps form a pipeline: files are fetched, the packer cuts them into parts, the parts
-//! are encoded, and this thread stores them in order. Places of data count from the first block of
-//! the data, because its place is not known before all inodes are placed.
+//! are encoded, and the calling thread stores them in order. Data blocks are numbered from the
+//! first data block, because inodes are placed later and come before it.
 
 use std::collections::HashMap;
 
@@ -21,46 +21,41 @@ use super::sink::Sink;
 use super::spool::{Spool, Spooled};
 use super::store::Store;
 
-/// A chunk of zeros, which is not stored.
+/// The block of a chunk of zeros, which is not stored.
 pub const HOLE: u32 = u32::MAX;
 
-/// The places of all contents.
 pub struct Data {
     pub files: HashMap<NodeIndex, FileData>,
     pub bodies: Vec<Body>,
-    /// The first blocks of chunks.
+    /// First block of each chunk.
     pub chunks: Vec<u32>,
-    /// The ends of files.
     pub tails: Spool,
-    /// Blocks in the image.
     pub blocks: u64,
-    /// Whether some extent is stored once for several files or places.
+    /// Whether an extent is stored once and used several times.
     pub shared: bool,
-    /// The packed inode, if it holds any data.
     pub packed: Option<PackedInode>,
 }
 
-/// Data of many files, concatenated.
+/// The concatenated data of many files.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedInode {
     pub len: u64,
-    /// Number of the body with these data.
+    /// Index of the body that holds the data.
     pub body: usize,
 }
 
-/// The parts of a file's data.
 #[derive(Clone, Debug)]
 pub enum FileData {
-    /// A body, by its number in the order of storing.
+    /// Index of a body in storing order.
     Body(usize),
-    /// Chunks, by their numbers in the order of storing.
+    /// Indexes of chunks in storing order.
     Chunks(Vec<u32>),
 }
 
-/// Data of a file, or of several equal ones.
+/// The stored data of one file, or of several equal files.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Whole blocks, and the bytes behind the inode.
+    /// Whole blocks, and an inline tail.
     Flat {
         start: u32,
         tail: Option<Spooled>,
@@ -72,12 +67,12 @@ pub enum Body {
 pub struct Packed {
     pub extents: Vec<Extent>,
     pub blocks: u32,
-    /// The last extent, if it lies behind the inode.
+    /// The last extent, if it is stored after the inode.
     pub inline: Option<Spooled>,
-    /// Whether full indexes are needed: an extent is shared with other data, so that extents do not
-    /// follow each other, or a fragment's offset is too large for compacted ones.
+    /// Whether a full index is needed: an extent is shared, so that extents are not consecutive, or
+    /// the fragment's offset is too large for a compacted index.
     pub scattered: bool,
-    /// Offset of the last extent in the packed inode, if it is there.
+    /// Offset of the last extent in the packed inode, if it is a fragment.
     pub fragment: Option<u64>,
 }
 
@@ -91,42 +86,40 @@ impl Packed {
     }
 }
 
-/// Data of a file, up to the start of the next extent.
+/// An extent of a file, which ends where the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Offset in the file.
     pub at: u64,
     pub kind: ExtentKind,
     pub block: u32,
-    /// Number of blocks; none if it lies behind the inode or in the packed inode.
+    /// Number of blocks; 0 for an inline tail or a fragment.
     pub blocks: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
     Compressed,
-    /// At most one block, stored as it is.
+    /// At most one block, stored uncompressed.
     Plain,
-    /// Whole blocks stored as they are, as many as in the file.
+    /// Consecutive whole blocks, stored uncompressed.
     Run,
-    /// In the packed inode; it has no blocks.
+    /// Data in the packed inode, without blocks.
     Fragment,
 }
 
 impl Data {
-    /// Returns the packed inode and its data.
     pub fn packed(&self) -> Option<(PackedInode, &Body)> {
         let packed = self.packed?;
         Some((packed, self.bodies.get(packed.body)?))
     }
 
-    /// Returns the first block of a chunk, where blocks of data count from `base`.
+    /// Returns the first block of a chunk. `base` is the first block of data.
     pub fn chunk(&self, chunk: u32, base: u32) -> u32 {
         let start = self.chunks.get(usize_from(chunk.into()));
         start.map_or(HOLE, |start| base + start)
     }
 
-    /// Returns chunks and body of a file; neither for an empty one.
+    /// Returns the chunks and the body of a file; neither for an empty file.
     pub fn of(&self, file: NodeIndex) -> (Option<&[u32]>, Option<&Body>) {
         match self.files.get(&file) {
             None => (None, None),
@@ -136,7 +129,6 @@ impl Data {
     }
 }
 
-/// Stores all contents within these bounds.
 pub fn write_data(
     plan: &Plan<'_>,
     shapes: &Shapes,

@@ -1,25 +1,24 @@
-//! Listings: blocks of entries, each block with its names behind them.
+//! Directory blocks: the entries, followed by their names.
 
 use forerun_build::{NodeIndex, NodeKind, Tree, WalkedDir};
 use forerun_io::u64_from;
 
 use super::plan::Plan;
 
-/// Bytes of an entry without its name.
+/// Length of a directory entry without its name.
 const ENTRY: usize = 12;
 
-/// The division of a listing into blocks.
+/// How a directory is divided into blocks.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// Entries in each block.
+    /// Number of entries in each block.
     blocks: Vec<usize>,
-    /// Bytes used in the last block.
     pub last: u64,
     pub len: u64,
 }
 
 impl Listing {
-    /// Creates the listing of a directory, in blocks of `block` bytes.
+    /// Divides the entries of a directory into blocks of `block` bytes.
     pub fn new(tree: &Tree, plan: &Plan<'_>, dir: &WalkedDir<'_>, block: usize) -> Self {
         let mut listing = Self::default();
         let (mut count, mut used) = (0, 0);
@@ -39,7 +38,7 @@ impl Listing {
         listing
     }
 
-    /// Returns the bytes, `len` of them. `nid` maps a node to the number of its inode.
+    /// Encodes the directory. `nid` returns the nid of a node.
     pub fn encode(
         &self,
         tree: &Tree,
@@ -72,8 +71,7 @@ impl Listing {
     }
 }
 
-/// Returns the entries of a directory in byte order, including those for itself and its parent.
-/// Some names sort before these.
+/// Returns the sorted entries of a directory with `.` and `..`, which are not always first.
 fn entries<'t>(tree: &'t Tree, plan: &Plan<'_>, dir: &WalkedDir<'_>) -> Vec<(&'t [u8], NodeIndex)> {
     let parent = plan
         .walked

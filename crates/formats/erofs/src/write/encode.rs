@@ -1,8 +1,8 @@
 //! Compresses parts of files.
 //!
 //! A part becomes consecutive extents, each of which fills a physical cluster as far as possible.
-//! Data that does not shrink by at least a block is stored as it is, block by block; so is a whole
-//! part without any gain.
+//! Data that does not shrink by at least a block is stored uncompressed, block by block; so is a
+//! whole part without any gain.
 
 use forerun_build::BuildError;
 use forerun_codec::{FillEncoder, Filled};
@@ -13,21 +13,20 @@ use super::data::{Extent, ExtentKind};
 use super::options::{Compression, ErofsOptions, Fragments};
 use super::pack::{Part, Role, Room};
 
-/// Most blocks of a file that one extent covers: indexes count them with eleven bits.
+/// Most blocks of a file in one extent: index entries count them in eleven bits.
 const LONGEST: usize = 1024;
 
-/// A part as it is to be stored.
 pub struct Encoded {
     pub bytes: Vec<u8>,
-    /// Bytes of the file that it holds.
+    /// Length in the file.
     pub len: u64,
     pub role: Role,
-    /// The extents of a compressed part, with offsets and blocks counted from its start; none if it
-    /// is stored as it is.
+    /// The extents of a compressed part, with offsets and blocks relative to the part. `None` if
+    /// the part is stored uncompressed.
     pub extents: Option<Vec<Extent>>,
-    /// The last extent, if it goes behind the inode.
+    /// The last extent, if it becomes an inline tail.
     pub inline: Option<Vec<u8>>,
-    /// The bytes of the last extent, if it goes into the packed inode.
+    /// The bytes of the last extent, if it becomes a fragment.
     pub fragment: Option<Vec<u8>>,
 }
 
@@ -94,7 +93,6 @@ impl<'o> Worker<'o> {
         as_is
     }
 
-    /// Returns the number of bytes that a part takes when stored as it is.
     fn flat_cost(&self, len: usize, last: bool, room: Room) -> usize {
         if last && room.tail {
             len
@@ -131,7 +129,7 @@ impl<'o> Worker<'o> {
         packing
     }
 
-    /// Encodes the next extent into the cluster, and chooses its place.
+    /// Encodes the next extent into the cluster, and chooses where to store it.
     fn extent(&mut self, rest: &[u8], at: usize, ends: Ends) -> Option<(Filled, End)> {
         let block = self.block;
         if rest.len() <= block && !ends.somewhere() {
@@ -145,7 +143,7 @@ impl<'o> Worker<'o> {
             return Some((fragment, End::Fragment));
         }
         let filled = filled?;
-        // Readers skip zeros in front of an extent.
+        // Readers skip leading zeros of a block, so the encoded bytes must not start with one.
         if self.cluster.first() == Some(&0) {
             return None;
         }
@@ -154,7 +152,7 @@ impl<'o> Worker<'o> {
             return Some((filled, End::Inline));
         }
         let filled = match is_last && ends.inline > 0 && filled.produced > block {
-            // Whole blocks, so that the rest can go behind the inode.
+            // Fill whole blocks, so that the rest can become the inline tail.
             true => {
                 let whole = filled.produced - filled.produced % block;
                 encoder.fill(input, self.cluster.get_mut(..whole)?)?
@@ -166,8 +164,7 @@ impl<'o> Worker<'o> {
     }
 }
 
-/// Returns the end of a file as a fragment if that saves enough: if it does not nearly fill its
-/// blocks.
+/// Returns the end of a file as a fragment if that saves at least an eighth of a block.
 fn filled_fragment(rest: &[u8], filled: Option<Filled>, block: usize) -> Option<Filled> {
     let whole = Filled {
         consumed: rest.len(),
@@ -182,7 +179,7 @@ fn filled_fragment(rest: &[u8], filled: Option<Filled>, block: usize) -> Option<
     (wasted >= block / 8).then_some(filled)
 }
 
-/// An extent in the packed inode, at the start of the part.
+/// An extent in the packed inode, at the start of a part.
 const FRAGMENT: Extent = Extent {
     at: 0,
     kind: ExtentKind::Fragment,
@@ -190,12 +187,11 @@ const FRAGMENT: Extent = Extent {
     blocks: 0,
 };
 
-/// The places for the end of a file, besides blocks.
+/// Where the end of a file may be stored other than in blocks.
 #[derive(Clone, Copy)]
 struct Ends {
-    /// Most bytes of it that fit behind the inode.
+    /// Most bytes of an inline tail.
     inline: usize,
-    /// Whether it can go into the packed inode.
     fragment: bool,
 }
 
@@ -212,7 +208,6 @@ enum End {
     Fragment,
 }
 
-/// A part that is being compressed.
 #[derive(Default)]
 struct PartInProgress {
     block: usize,
@@ -221,12 +216,12 @@ struct PartInProgress {
     extents: Vec<Extent>,
     inline: Option<Vec<u8>>,
     fragment: Option<Vec<u8>>,
-    /// Approximate bytes that the fragment takes.
+    /// Estimated cost of the fragment in bytes.
     fragment_cost: usize,
 }
 
 impl PartInProgress {
-    /// Returns the number of bytes that the part takes, with indexes.
+    /// Returns the cost of the part in bytes, with its index.
     fn cost(&self) -> usize {
         let inline = self.inline.as_ref().map_or(0, Vec::len);
         let indexes = match self.extents.as_slice() {
@@ -236,12 +231,12 @@ impl PartInProgress {
         self.blocks.len() + inline + self.fragment_cost + 8 + indexes
     }
 
-    /// Records a fragment. `cost` is its length when it is compressed alone.
+    /// Records a fragment. `cost` is its compressed length on its own.
     fn fragment(&mut self, at: usize, bytes: &[u8], cost: usize) {
         let at = u64_from(at);
         self.extents.push(Extent { at, ..FRAGMENT });
         self.fragment = Some(bytes.to_vec());
-        // Compressible data takes less together with other data.
+        // Compressible data costs less when it is compressed with other data.
         self.fragment_cost = if cost < bytes.len() { cost / 2 } else { cost };
     }
 
@@ -253,7 +248,7 @@ impl PartInProgress {
             self.extents.push(extent);
             return;
         }
-        // Zeros first: the end of the extent is the end of its last block.
+        // Pad at the front: the stream ends with its last block.
         self.blocks
             .resize(self.blocks.len() + stored - encoded.len(), 0);
         self.blocks.extend_from_slice(encoded);
@@ -261,7 +256,7 @@ impl PartInProgress {
         self.extents.push(Extent { blocks, ..extent });
     }
 
-    /// Stores blocks as they are. Returns how many bytes of the part they hold.
+    /// Stores uncompressed blocks. Returns their length in the part.
     fn plain(&mut self, at: usize, rest: &[u8], blocks: usize) -> usize {
         let mut stored = 0;
         for bytes in rest.chunks(self.block).take(blocks.max(1)) {
@@ -289,6 +284,6 @@ impl PartInProgress {
 }
 
 fn count(blocks: usize) -> u32 {
-    // Parts are shorter than that.
+    // Parts have far fewer blocks than 2^32.
     u32_from(u64_from(blocks))
 }

@@ -1,12 +1,11 @@
-//! Hashes files that may have a duplicate.
+//! Reads short files, and hashes those that may be duplicates.
 //!
-//! A long file is only passed on: the packer reads it part by part.
+//! The packer reads long files itself, part by part.
 
 use forerun_build::{BuildError, ContentHash, RepeatedLens, WalkedFile, read_small};
 
 use super::plan::Plan;
 
-/// A file and how to process it.
 #[derive(Clone, Copy)]
 pub struct Wanted<'t> {
     pub file: WalkedFile<'t>,
@@ -16,11 +15,10 @@ pub struct Wanted<'t> {
 
 pub struct Fetched<'t> {
     pub wanted: Wanted<'t>,
-    /// The whole contents and their hash; nothing for a long file.
+    /// Contents and hash; `None` for a long file.
     pub whole: Option<(Vec<u8>, Option<ContentHash>)>,
 }
 
-/// Returns all files in their order, each with its length.
 pub fn wanted<'t>(
     plan: &Plan<'t>,
     find_twins: bool,
@@ -35,7 +33,7 @@ pub fn wanted<'t>(
     })
 }
 
-/// Reads a small file, and hashes it if it may have a duplicate.
+/// Reads a short file, and hashes it if it may be a duplicate.
 pub fn fetch<'t>(plan: &Plan<'t>, wanted: Wanted<'t>) -> Result<Fetched<'t>, BuildError> {
     let whole = read_small(&plan.walked, &wanted.file)?.map(|bytes| {
         let hash = wanted.hash.then(|| *blake3::hash(&bytes).as_bytes());

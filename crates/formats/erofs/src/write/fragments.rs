@@ -1,7 +1,8 @@
-//! The packed inode: fragments of many files, compressed as the data of one file.
+//! The packed inode: fragments of many files, compressed as one file.
 //!
-//! The encoders choose the fragments, so it is complete only when all files are encoded; until then
-//! it is kept in a spool. Equal fragments are stored once.
+//! Encoding decides which data become fragments, so the packed inode is complete only after all
+//! files are encoded. Until then its bytes are in a temporary file. Equal fragments are stored
+//! once.
 
 use std::collections::HashMap;
 
@@ -15,16 +16,14 @@ use super::pack::{PART, Part, Role, Room};
 use super::spool::Spool;
 use super::store::Store;
 
-/// The bytes that go into the packed inode.
 #[derive(Default)]
 pub struct Collected {
     bytes: Spool,
-    /// Offsets of the fragments that it has already.
     known: HashMap<(usize, ContentHash), u64>,
 }
 
 impl Collected {
-    /// Adds a fragment unless it is there. Returns its offset.
+    /// Adds a fragment unless an equal one is stored. Returns its offset.
     pub fn add(&mut self, fragment: &[u8]) -> Result<u64, BuildError> {
         let key = (fragment.len(), *blake3::hash(fragment).as_bytes());
         if let Some(&offset) = self.known.get(&key) {
@@ -35,13 +34,12 @@ impl Collected {
         Ok(offset)
     }
 
-    /// Appends bytes of a fragment that comes in parts.
+    /// Appends one part of a longer fragment. Returns the part's offset.
     pub fn append(&mut self, bytes: &[u8]) -> Result<u64, BuildError> {
         Ok(self.bytes.append(bytes)?.offset)
     }
 }
 
-/// Compresses and stores the collected bytes.
 pub fn write_packed(
     store: &mut Store<'_, '_, '_>,
     options: &ErofsOptions,

@@ -1,6 +1,6 @@
-//! Finds the files that are stored in chunks for the sake of their holes.
+//! Finds files with holes that are worth storing as chunks.
 //!
-//! Blocks of a file lie one after the other unless it is in chunks, and then a hole would be stored as zeros.
+//! Blocks of other files are contiguous, so their holes would be stored as zeros.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,16 +10,16 @@ use forerun_build::{BuildError, NodeIndex, Unreadable, WHOLE, WalkedTree};
 use super::options::ErofsOptions;
 use super::pack::PART;
 
-/// Bytes that chunks must save: Linux reads them since 5.15 only.
+/// Bytes that chunks must save to be used; Linux reads chunk-based files only since 5.15.
 const WORTH: u64 = 1 << 20;
-/// In a compressed image chunks are not compressed. They pay off where holes are long, of which the indexes of
-/// compressed data take a five-hundredth, and data are a small part.
+/// Chunks are not compressed. In a compressed image they pay off only if the holes are at least
+/// this long and the data at most `1 / SMALL_PART` of them: compressed holes cost a five-hundredth
+/// of their length in the index.
 const LONG: u64 = 64 << 20;
 const SMALL_PART: u64 = 64;
-/// Bytes of the entry of a chunk.
 const ENTRY: u64 = 4;
 
-/// Returns the chunk size of each such file.
+/// Returns the files to store as chunks because of their holes, with their chunk sizes.
 pub fn chunked_for_holes(
     walked: &WalkedTree<'_>,
     options: &ErofsOptions,
@@ -47,7 +47,7 @@ pub fn chunked_for_holes(
     Ok(chunked)
 }
 
-/// Returns the chunk size of which a file takes the fewest bytes, and their number.
+/// Returns the chunk size that takes the fewest bytes, and that number.
 fn best_chunk(data: &[Range<u64>], len: u64, block: u32) -> (u32, u64) {
     let sizes = std::iter::successors(Some(block), |size| size.checked_mul(2));
     let sizes = sizes.take_while(|size| u64::from(*size) <= PART);
@@ -75,11 +75,11 @@ mod tests {
     fn the_chunk_of_least_cost_is_taken() {
         let gib = 1 << 30;
         assert_eq!(best_chunk(&[], 64 * gib, 4096), (4 << 20, 16 * 4096));
-        // A chunk for each byte, and the entries of all.
+        // Each of the two bytes costs a chunk, and every chunk a table entry.
         let ends = [0..1, 64 * gib - 1..64 * gib];
         let (chunk, cost) = best_chunk(&ends, 64 * gib, 4096);
         assert_eq!((chunk, cost), (256 << 10, (512 << 10) + (1 << 20)));
-        // Two ranges in one chunk count once.
+        // Two ranges in the same chunk count once.
         assert_eq!(super::cost(&[0..1, 5..6], 4096, 4096), 4096 + 4);
     }
 }

@@ -1,19 +1,18 @@
-//! Indexes of compressed files: for each block of the file, the start of its extent.
+//! Indexes of compressed files: an entry for each block of the file.
 //!
-//! A block in which an extent starts is a head, with the offset of the start; the others hold the
-//! distance back to the head and ahead to the next one. An end of file within a block adds a head,
-//! so that the last extent has an end. Compacted indexes hold two or sixteen blocks in a pack with
-//! one address, from which the addresses of its heads follow, because extents are consecutive.
+//! A block in which an extent starts is a head, with the offset of the start. Other blocks hold the
+//! distance back to their head, and the distance to the next one. If the file ends within a block,
+//! an extra head marks the end of the last extent. Compacted indexes put 2 or 16 blocks into a pack
+//! with one address; extents are consecutive, so the addresses of the pack's heads follow from it.
 
 use forerun_io::{u16_from, u64_from, usize_from};
 
 use super::data::{ExtentKind, Packed};
 
-/// The bytes before the indexes.
 pub const HEADER: u64 = 8;
-/// Space for another header before full indexes.
+/// Unused bytes between the header and a full index.
 const FULL_GAP: u64 = 8;
-/// Flag in place of the distance to the head: the value is the number of the extent's blocks.
+/// Flag in place of the distance to the head: the other bits are the extent's block count.
 const COUNT: u16 = 0x0800;
 /// Bits of an entry below its kind.
 const LOW_BITS: u32 = 12;
@@ -22,7 +21,6 @@ const PLAIN: u16 = 0;
 const HEAD: u16 = 1;
 const BEHIND: u16 = 2;
 
-/// Bits of the header's `h_advise`.
 mod advise {
     pub const COMPACTED_2B: u16 = 0x0001;
     pub const BIG_CLUSTERS: u16 = 0x0006;
@@ -30,17 +28,15 @@ mod advise {
     pub const FRAGMENT: u16 = 0x0020;
 }
 
-/// In place of all other fields of the header: the file is in the packed inode.
+/// Flag of the header, which then holds only the offset: the whole file is in the packed inode.
 const WHOLE_FRAGMENT: u64 = 1 << 63;
 
-/// The format of an image's indexes.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     pub block_bits: u32,
-    /// Extents may have several blocks.
+    /// Whether extents may have several blocks.
     pub big: bool,
     pub full: bool,
-    /// Number of the codec.
     pub algorithm: u8,
 }
 
@@ -50,13 +46,11 @@ enum Entry {
     Behind { back: u16, ahead: u16, blocks: u16 },
 }
 
-/// Returns whether a file has full indexes.
 pub fn is_full(format: Format, packed: &Packed) -> bool {
     format.full || packed.scattered || packed.whole_fragment().is_some()
 }
 
-/// Returns the number of bytes from the end of an inode's attributes, which is at `head`, to the
-/// end of its indexes.
+/// Returns the number of bytes from `head`, the end of the inode's xattrs, to the end of its index.
 pub fn len(format: Format, packed: &Packed, head: u64, size: u64) -> u64 {
     let start = head.next_multiple_of(8) + HEADER;
     if packed.whole_fragment().is_some() {
@@ -73,7 +67,7 @@ pub fn len(format: Format, packed: &Packed, head: u64, size: u64) -> u64 {
     start + indexes - head
 }
 
-/// Returns those bytes. Blocks of data count from `base`.
+/// Encodes the padding, header and index after `head`. `base` is the first block of data.
 pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) -> Vec<u8> {
     let full = is_full(format, packed);
     let start = head.next_multiple_of(8);
@@ -93,7 +87,7 @@ pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) 
         flags |= if set { bit } else { 0 };
     }
     bytes.extend_from_slice(&match packed.fragment {
-        // The lower half.
+        // The low 32 bits; the index holds the rest.
         Some(offset) => offset.to_le_bytes()[..4].to_vec(),
         None => {
             let [low, high] = u16::try_from(inline).unwrap_or(0).to_le_bytes();
@@ -115,7 +109,6 @@ pub fn encode(format: Format, packed: &Packed, head: u64, size: u64, base: u32) 
     bytes
 }
 
-/// Creates one entry for each block of the file.
 fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> {
     let mut entries = Vec::new();
     let ends = packed.extents.iter().skip(1).map(|extent| extent.at);
@@ -152,7 +145,7 @@ fn entries(format: Format, packed: &Packed, size: u64, base: u32) -> Vec<Entry> 
             }
         }
     }
-    // The end of the file, if no extent starts in its last block.
+    // The last block holds no start of an extent: mark the end of the file.
     if u64_from(entries.len()) < size.div_ceil(1 << format.block_bits) {
         let offset = low(size % (1 << format.block_bits));
         let block = 0;
@@ -191,13 +184,13 @@ fn push(
     }
 }
 
-/// Converts a distance or offset, which the longest extent and block bound.
+/// Converts a distance or offset. The limits on extents and blocks keep it within 16 bits.
 fn low(value: u64) -> u16 {
     u16_from(value)
 }
 
 impl Entry {
-    /// Returns the code of a distance back.
+    /// Encodes the distance to the head, or the extent's block count instead.
     const fn back(back: u16, blocks: u16, big: bool) -> u16 {
         if big && back == 1 {
             blocks | COUNT
@@ -231,12 +224,12 @@ fn full_entry(entry: Entry, big: bool, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Returns whether sixteen blocks fit into 32 bytes, which needs offsets of twelve bits.
+/// Returns whether packs of 16 blocks are possible: they have 12-bit offsets.
 const fn two_bytes(format: Format) -> bool {
     format.block_bits <= LOW_BITS
 }
 
-/// The numbers of blocks indexed by four bytes each, by two, and by four again.
+/// Numbers of blocks: with four bytes each, then with two, then with four again.
 struct Cut {
     first: u64,
     middle: u64,
@@ -245,7 +238,7 @@ struct Cut {
 
 impl Cut {
     fn new(start: u64, count: u64, format: Format) -> Self {
-        // Packs of 32 bytes start at multiples of that.
+        // Packs of 32 bytes are aligned to 32.
         let first = (start.next_multiple_of(32) - start) / 4;
         let even = |count: u64| count.next_multiple_of(2);
         if first >= count || !two_bytes(format) {
@@ -284,9 +277,9 @@ fn split(entries: &[Entry], at: u64) -> (&[Entry], &[Entry]) {
     entries.split_at_checked(at).unwrap_or((entries, &[]))
 }
 
-/// The address of a pack. It is one less than the address of its first head. With big clusters it
-/// is the address of that head, less the blocks of the previous extent if their count is in the
-/// pack.
+/// The base address of a pack. Without big clusters it is the address of the first head minus one.
+/// With big clusters it is that address, minus the blocks of the previous extent if the pack holds
+/// their count.
 #[derive(Default)]
 struct Base {
     value: u32,
@@ -354,7 +347,7 @@ fn low_bits(format: Format) -> u32 {
     format.block_bits.max(LOW_BITS)
 }
 
-/// Writes a value of at most 16 bits over zeros.
+/// Writes a value of at most 16 bits at bit `at`. The bits must be zero before.
 fn put_bits(bytes: &mut [u8], at: usize, value: u32) {
     let value = value << (at % 8);
     let there = bytes.iter_mut().skip(at / 8);
@@ -363,7 +356,7 @@ fn put_bits(bytes: &mut [u8], at: usize, value: u32) {
     }
 }
 
-/// Returns whether a file can have compacted indexes, whose offsets have up to 14 bits.
+/// Returns whether a compacted index is possible: its offsets have at most 14 bits.
 pub const fn can_compact(block_bits: u32) -> bool {
     block_bits <= 14
 }

@@ -7,7 +7,7 @@ use forerun_vfs::Timestamp;
 use crate::inode::DataLayout;
 
 impl DataLayout {
-    /// Returns the bits of `i_format`.
+    /// Returns the value of `i_format`'s layout bits.
     const fn bits(self) -> u16 {
         let layout: u16 = match self {
             Self::Plain => 0,
@@ -20,18 +20,17 @@ impl DataLayout {
     }
 }
 
-/// The fields of an inode besides its attributes and the properties of its node.
+/// The fields of an inode that do not come from its node.
 pub struct Fields {
     pub mode: u16,
     pub planned: WalkedNode,
     pub size: u64,
     pub layout: DataLayout,
-    /// Address, device or length of the data, by the layout.
+    /// Address, device or length of the data, depending on the layout.
     pub union: u32,
     pub xattr_count: u16,
 }
 
-/// Returns whether a node needs the long form.
 pub fn is_extended(node: &NewNode, planned: WalkedNode, size: u64, epoch: Timestamp) -> bool {
     let small = u16::try_from(node.uid).is_ok()
         && u16::try_from(node.gid).is_ok()
@@ -40,12 +39,10 @@ pub fn is_extended(node: &NewNode, planned: WalkedNode, size: u64, epoch: Timest
     !small || node.mtime != epoch
 }
 
-/// Returns the length of an inode.
 pub const fn core_len(extended: bool) -> u64 {
     if extended { 64 } else { 32 }
 }
 
-/// Encodes the short or the long form.
 pub fn encode(node: &NewNode, fields: &Fields, extended: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64);
     let format = fields.layout.bits() | u16::from(extended);

@@ -1,10 +1,10 @@
 //! Makes EROFS images.
 //!
-//! The superblock comes first, then inodes and listings without gaps in the order of a walk, then
-//! data. So a walk reads one part of the image, sequentially. If the lengths of inodes follow from
-//! the tree, space is left for them and data are written at once. Compressed data wait in a
+//! The superblock comes first, then inodes and directories in walk order without gaps, then data,
+//! so that a walk reads one part of the image sequentially. If the lengths of inodes follow from
+//! the tree, space is left for them and data is written at once. Compressed data waits in a
 //! temporary file until the lengths of the inodes are known. The image depends only on the tree and
-//! the options, not on the threads.
+//! the options, not on the number of threads.
 
 mod data;
 mod dir;
@@ -47,7 +47,6 @@ use self::spool::Spool;
 use self::superblock::{Facts, ImageHead};
 use self::xattr::Xattrs;
 
-/// The properties of nodes that an image keeps.
 pub const KEPT: KeptProperties = KeptProperties {
     xattrs: xattr::keeps,
     ..KeptProperties::ALL
@@ -55,8 +54,8 @@ pub const KEPT: KeptProperties = KeptProperties {
 
 /// Writes `tree` as an EROFS image, and returns its length.
 ///
-/// Extended attributes of other namespaces than `user`, `trusted` and `security` have no place in
-/// the format and are left out, except POSIX ACLs.
+/// The format stores extended attributes of the namespaces `user`, `trusted` and `security`, and
+/// POSIX ACLs. Others are left out.
 ///
 /// # Errors
 /// [`BuildError::Format`] for options out of their ranges and, before anything is written, for
@@ -132,9 +131,7 @@ fn format(options: &ErofsOptions) -> Format {
 struct PlannedImage<'a> {
     parts: Parts<'a>,
     head: ImageHead,
-    /// Offset of the first inode.
     inodes_at: u64,
-    /// Encoding threads, and contents in flight.
     bounds: ParallelBounds,
 }
 
@@ -149,8 +146,8 @@ impl PlannedImage<'_> {
         write_data(plan, shapes, options, self.bounds, sink)
     }
 
-    /// Writes an image whose inodes have known lengths: the data in their final place, then the
-    /// inodes into the space before them.
+    /// Writes an image whose inode lengths are known: data at its final offsets, then the inodes
+    /// into the space before it.
     fn write_data_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
         let options = self.parts.options;
         let nodes = Nodes::place(self.parts, None, self.inodes_at);
@@ -169,7 +166,8 @@ impl PlannedImage<'_> {
         self.write_head(&nodes, &data, seen, patches)
     }
 
-    /// Writes an image whose inodes depend on the data, which wait until the inodes are written.
+    /// Writes an image whose inode lengths depend on the compressed data: the data waits in a
+    /// temporary file until the inodes are written.
     fn write_inodes_first(&self, mut out: ImageWriter<'_>) -> Result<u64, BuildError> {
         let mut spool = Spool::default();
         let mut sink = Sink::Spool(&mut spool);
@@ -186,7 +184,7 @@ impl PlannedImage<'_> {
         self.write_head(&nodes, &data, seen, Patches::of(out.finish()?))
     }
 
-    /// Returns the number of the first block of data.
+    /// Returns the first block of data.
     fn base(&self, end: u64) -> Result<u32, BuildError> {
         if self.parts.options.blob.is_some() {
             return Ok(0);
@@ -230,11 +228,11 @@ impl PlannedImage<'_> {
     }
 }
 
-/// The written inodes and listings.
+/// Collects from the written metadata what the UUID and the checksum are computed from.
 #[derive(Default)]
 struct Seen {
     hasher: blake3::Hasher,
-    /// From the superblock to the end of the longest block.
+    /// The bytes from the superblock to the end of the longest block.
     start: Vec<u8>,
 }
 
@@ -249,7 +247,8 @@ impl Seen {
         }
     }
 
-    /// Returns the bytes under the checksum of the superblock: from it to the end of its block.
+    /// Returns the bytes that the superblock's checksum covers: from the superblock to the end of
+    /// its block.
     fn first_block(mut self, head: &[u8], block: u64) -> Vec<u8> {
         let len = if block > superblock::START {
             block - superblock::START
@@ -267,7 +266,7 @@ impl Seen {
     }
 }
 
-/// Returns a UUID of version 8, derived from the metadata by this crate's own method.
+/// Derives a version 8 UUID from the metadata.
 fn uuid(hasher: &blake3::Hasher) -> [u8; 16] {
     let mut uuid = [0; 16];
     hasher.finalize_xof().fill(&mut uuid);

@@ -1,4 +1,4 @@
-//! Inodes and listings: first all get their places, then all are written in that order.
+//! Inodes and directories: places all of them first, then writes them in order.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,6 @@ use super::stored::{self, Stored, body_behind, body_stored, chunks_stored, predi
 use super::xattr::{self, Xattrs};
 use crate::inode::DataLayout;
 
-/// The inputs of inodes.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
     pub tree: &'a Tree,
@@ -29,24 +28,22 @@ pub struct Parts<'a> {
     pub shapes: &'a Shapes,
     pub options: &'a ErofsOptions,
     pub format: Format,
-    /// The time that inodes need not store.
+    /// The image's time, which compact inodes do not store.
     pub epoch: Timestamp,
 }
 
-/// Receives an offset and the bytes to write there.
 type Write<'w> = dyn FnMut(u64, &[u8]) -> Result<(), BuildError> + 'w;
 
-/// The places of all metadata.
 pub struct Nodes<'a> {
     parts: Parts<'a>,
-    /// Offsets of inodes from the start of the first inode's block.
+    /// Offsets of inodes from the start of the block that holds the first one.
     places: HashMap<NodeIndex, u64>,
-    /// Listings and targets that are not behind their inodes.
+    /// Directory blocks and symlink targets that do not follow their inodes.
     blocks: HashMap<NodeIndex, u64>,
-    /// The pieces of metadata by their offset in the image.
+    /// All metadata in offset order.
     pieces: Vec<(u64, PlacedPiece)>,
     dirs: HashMap<NodeIndex, usize>,
-    /// The packed inode, in the unit of the other inodes.
+    /// Position of the packed inode, in the same unit as `places`.
     packed: Option<u64>,
     base: u64,
     pub end: u64,
@@ -55,14 +52,14 @@ pub struct Nodes<'a> {
 #[derive(Clone, Copy)]
 enum PlacedPiece {
     Inode(NodeIndex),
-    /// The whole blocks of a listing or target.
+    /// Whole blocks of a directory or symlink target.
     Blocks(NodeIndex),
     Packed,
 }
 
 impl<'a> Nodes<'a> {
-    /// Places everything from `start` on. `data` may be missing only if the length of every inode
-    /// follows from the tree and the options.
+    /// Places everything from `start` on. `data` may be `None` only if all inode lengths follow
+    /// from the tree and the options.
     pub fn place(parts: Parts<'a>, data: Option<&Data>, start: u64) -> Self {
         let block = u64::from(parts.options.block_size);
         let plan = parts.plan;
@@ -98,17 +95,16 @@ impl<'a> Nodes<'a> {
         nodes
     }
 
-    /// Returns the number of an inode.
     pub fn nid(&self, node: NodeIndex) -> u64 {
         self.places.get(&node).copied().unwrap_or(0) / SLOT
     }
 
-    /// Returns the number of the packed inode.
     pub fn packed_nid(&self) -> Option<u64> {
         self.packed.map(|at| at / SLOT)
     }
 
-    /// Writes all inodes, listings and targets, in order. Blocks of data count from `base`.
+    /// Writes all inodes, directories and symlink targets in order. `base` is the first block of
+    /// data.
     pub fn write(&self, data: &Data, base: u32, out: &mut Write<'_>) -> Result<(), BuildError> {
         for &(at, piece) in &self.pieces {
             let bytes = match piece {
@@ -147,7 +143,8 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Returns the length of a listing or target, and of its last block; nothing for other nodes.
+    /// Returns the length of a directory or symlink target, and the length of its last block.
+    /// `None` for other nodes.
     fn contents_len(&self, node: NodeIndex) -> Option<(u64, u64)> {
         let block = u64::from(self.parts.options.block_size);
         match &self.parts.tree.node(node).kind {
@@ -163,12 +160,12 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    /// Returns the number of bytes of a listing or target behind its inode.
+    /// Returns how many bytes of a directory or symlink target follow the inode.
     fn contents_inline(&self, node: NodeIndex) -> u64 {
         let block = u64::from(self.parts.options.block_size);
         let head = self.parts.shapes.head(node);
         match self.contents_len(node) {
-            // A target lies there as a whole or not at all.
+            // A symlink target is inline as a whole or not at all.
             Some((len, last)) if head + last <= block && self.is_whole(node, len, last) => last,
             _ => 0,
         }
@@ -178,7 +175,7 @@ impl<'a> Nodes<'a> {
         len == last || matches!(self.parts.tree.node(node).kind, NodeKind::Directory(_))
     }
 
-    /// Returns the number of bytes of a listing or target in blocks.
+    /// Returns the number of bytes of a directory or symlink target that are stored in blocks.
     fn in_blocks(&self, node: NodeIndex) -> u64 {
         let len = self.contents_len(node).map_or(0, |(len, _)| len);
         len - self.contents_inline(node)
@@ -201,7 +198,7 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// Returns the lengths of the indexes and the data behind an inode.
+    /// Returns the lengths of the index and of the inline data after an inode.
     fn behind(&self, node: NodeIndex, data: Option<&Data>) -> (u64, u64) {
         let Parts {
             tree,
@@ -240,7 +237,7 @@ impl<'a> Nodes<'a> {
             NodeKind::File { len, .. } => self.file(index, *len, data, base)?,
             NodeKind::Directory(_) | NodeKind::Symlink(_) => self.listed(index)?,
             NodeKind::BlockDevice(number) | NodeKind::CharDevice(number) => {
-                // The plan has refused numbers that do not fit.
+                // The plan rejected device numbers that do not fit.
                 Stored::plain(number.pack().unwrap_or(0))
             }
             NodeKind::Fifo | NodeKind::Socket => Stored::plain(0),
@@ -326,7 +323,7 @@ impl<'a> Nodes<'a> {
         self.pieces.push((at, PlacedPiece::Packed));
     }
 
-    /// Encodes the packed inode, which no listing names.
+    /// Encodes the packed inode, which no directory lists.
     fn packed_inode(&self, data: &Data, base: u32) -> Result<Vec<u8>, BuildError> {
         let Some((packed, body)) = data.packed() else {
             return Ok(Vec::new());

@@ -10,90 +10,88 @@ use forerun_io::u32_from;
 use super::cannot;
 use super::pack::PART;
 
-/// log2 of the block sizes of the format.
+/// log2 of the block sizes that the format allows.
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 9..=16;
 /// The largest physical cluster that readers support.
 const LARGEST_PCLUSTER: u32 = 1 << 20;
 const LABEL: usize = 16;
-/// The most prefixes for attributes' names.
 const PREFIXES: usize = 128;
 
 /// How an EROFS image is laid out and encoded. The defaults are those of `mkfs.erofs`.
 #[derive(Clone, Debug)]
 pub struct ErofsOptions {
-    /// Bytes of a block: a power of two from 512 to 64 KiB; 4 KiB is the default. Linux mounts
-    /// images of blocks up to its page size.
+    /// Block size in bytes: a power of two from 512 to 64 KiB; 4 KiB by default. Linux mounts only
+    /// images with blocks up to its page size.
     pub block_size: u32,
-    /// The codec of files; `None` stores them as they are.
+    /// The codec of files; `None` stores them uncompressed.
     pub compression: Option<Compression>,
-    /// Stores files in chunks of this many bytes, a power of two of at least a block. Equal chunks
-    /// are stored once, and chunks of zeros not at all. Cannot be combined with compression.
+    /// Stores files as chunks of this many bytes, a power of two of at least a block. Equal chunks
+    /// are stored once, and chunks of zeros are not stored. Cannot be combined with compression.
     pub chunk_size: Option<u32>,
-    /// Receives the chunks, from its first byte on. The image then holds none, and is mounted with
-    /// this file as its one device. Only with `chunk_size`.
+    /// The file that receives the chunks instead of the image, starting at offset 0. Mounting the
+    /// image then needs this file as its only device. Requires `chunk_size`.
     pub blob: Option<Arc<File>>,
-    /// Whether the ends of files lie behind their inodes if they fit.
+    /// Whether tails of files are stored after their inodes if they fit.
     pub inline_tails: bool,
     /// Whether files with equal contents share blocks.
     pub duplicates: bool,
     /// Whether extended attributes are kept.
     pub xattrs: bool,
-    /// An attribute in more inodes than this is stored once for all of them; the default is 2.
+    /// An attribute that more inodes than this have is stored once for all of them; 2 by default.
     pub share_xattrs_above: u32,
-    /// Prefixes of extended attributes' names, such as `trusted.overlay.`, that are stored once.
+    /// Prefixes of attribute names, such as `trusted.overlay.`, that are stored once.
     pub xattr_prefixes: Vec<Vec<u8>>,
     /// Time of the image. Inodes with exactly this time need not store it. `None` means the most
-    /// frequent time of the tree, so that the same tree gives the same image.
+    /// frequent time of the tree, so that equal trees give equal images.
     pub mkfs_time: Option<i64>,
-    /// `None` means a UUID derived from the image's own metadata.
+    /// `None` derives the UUID from the image's metadata.
     pub uuid: Option<[u8; 16]>,
     /// At most 16 bytes.
     pub label: Vec<u8>,
-    /// Files whose data come first. The others follow in the order of a walk.
+    /// Files whose data comes first. Other files follow in walk order.
     pub order: Order,
-    /// Threads that encode; 0 means one for each CPU, or fewer if memory is scarce. The image does
-    /// not depend on it.
+    /// Number of encoding threads; 0 means one for each CPU, or fewer if memory is scarce. The
+    /// image does not depend on it.
     pub threads: usize,
     /// Approximate bytes of contents in memory at a time; 0 means 64 MiB, or less if memory is
     /// scarce.
     pub memory: usize,
 }
 
-/// How files are compressed.
+/// The codec, and how compressed data is laid out.
 #[derive(Clone, Debug)]
 pub struct Compression {
     /// The codec and its options.
     pub encoding: FillEncoding,
-    /// Largest length of a physical cluster in bytes: a power of two from a block to 1 MiB. One
-    /// block is the default of `mkfs.erofs`.
+    /// Maximum length of a physical cluster in bytes: a power of two from a block to 1 MiB. The
+    /// default of `mkfs.erofs` is one block.
     pub cluster_size: u32,
-    /// Whether the compressed ends of files lie behind their inodes if they fit (`ztailpacking`).
-    /// Linux supports that since 5.17.
+    /// Whether compressed tails of files are stored after their inodes if they fit
+    /// (`ztailpacking`). Linux supports that since 5.17.
     pub inline_tails: bool,
-    /// Writes the indexes that Linux supports since 5.4, instead of compacted ones (5.5).
+    /// Writes full indexes, which Linux supports since 5.4, instead of compacted ones (5.5).
     pub full_indexes: bool,
-    /// Whether equal extents of different files are stored once. Linux supports that since 6.1;
-    /// such images have full indexes.
+    /// Whether equal extents of different files are stored once. Linux supports that since 6.1.
+    /// Such images have full indexes.
     pub share_extents: bool,
-    /// The data that is compressed together with the data of other files. Cannot be combined with
-    /// `inline_tails`, which is another place for the same bytes. Linux supports that since 6.1.
+    /// Which data is compressed together with the data of other files. Cannot be combined with
+    /// `inline_tails`, which stores the same bytes elsewhere. Linux supports that since 6.1.
     pub fragments: Fragments,
 }
 
-/// The data that goes into the packed inode: data of many files, concatenated and compressed as one
+/// Which data goes into the packed inode: data of many files, concatenated and compressed as one
 /// file. That takes the least space, but a reader decodes data that it did not ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fragments {
     #[default]
     None,
-    /// The ends of files, if they do not fill a physical cluster; for small files that is all of
-    /// the data.
+    /// Tails that do not fill a physical cluster. For small files that is all of their data.
     Tails,
     All,
 }
 
 impl Compression {
-    /// Creates options with the defaults of `mkfs.erofs` for all others.
+    /// Creates options for `encoding` with the defaults of `mkfs.erofs`.
     #[must_use]
     pub const fn new(encoding: FillEncoding) -> Self {
         Self {
@@ -181,8 +179,8 @@ impl ErofsOptions {
             .map_err(|error| cannot(error.to_string()))
     }
 
-    /// Returns the number of threads that encode the contents of `tree`, and the bytes of contents
-    /// in flight. Each thread has an encoder and a cluster, or a chunk.
+    /// Returns the number of encoding threads, and the bytes of contents in flight. Each thread has
+    /// an encoder and a cluster, or a chunk.
     pub(super) fn bounds(&self, tree: &Tree) -> Result<ParallelBounds, BuildError> {
         let part = u32_from(PART);
         let (codec, each) = match &self.compression {
@@ -206,12 +204,10 @@ impl ErofsOptions {
         })
     }
 
-    /// Returns the block size as a length.
     pub(super) fn block(&self) -> usize {
         forerun_io::usize_from(self.block_size.into())
     }
 
-    /// Returns log2 of the block size.
     pub(super) const fn block_bits(&self) -> u32 {
         self.block_size.ilog2()
     }

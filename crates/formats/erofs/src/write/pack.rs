@@ -1,7 +1,7 @@
-//! Assigns bytes to places: cuts files into parts, finds duplicates and equal chunks.
+//! Divides files into parts, and finds duplicate files and chunks.
 //!
-//! Everything is decided here, by one thread in the order of the files, before anything is encoded;
-//! so the image does not depend on the threads that encode.
+//! One thread decides this in the order of the files, before anything is encoded, so the image does
+//! not depend on the number of encoding threads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,11 +18,10 @@ use super::options::{ErofsOptions, Fragments};
 use super::plan::Plan;
 use super::shape::Shapes;
 
-/// Large files are encoded in parts of this length, each by itself. It is a multiple of every block
-/// size, so no part starts within a block.
+/// Length of the parts in which large files are encoded, each on its own. A multiple of every block
+/// size, so every part starts at a block boundary.
 pub const PART: u64 = 4 << 20;
 
-/// Bytes to be encoded and stored.
 pub struct Part {
     pub bytes: Vec<u8>,
     pub role: Role,
@@ -30,28 +29,23 @@ pub struct Part {
 
 #[derive(Clone, Copy)]
 pub enum Role {
-    /// A part of a body.
-    Body {
-        first: bool,
-        last: bool,
-        room: Room,
-    },
+    Body { first: bool, last: bool, room: Room },
     Chunk,
 }
 
-/// The bytes that may lie behind the inode, or in the packed one.
+/// Which bytes may be stored after the inode or in the packed inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
-    /// The end of the file, if it is not compressed.
+    /// Whether an uncompressed tail may follow the inode.
     pub tail: bool,
-    /// The most bytes of a compressed end.
+    /// Most bytes of a compressed tail after the inode.
     pub extent: u16,
-    /// The data that goes into the packed inode instead.
+    /// Which data goes into the packed inode instead.
     pub fragments: Fragments,
 }
 
 impl Room {
-    /// For data that stay in blocks.
+    /// All data is stored in blocks.
     pub const NONE: Self = Self {
         tail: false,
         extent: 0,
@@ -66,14 +60,14 @@ pub struct Packer<'p, 't> {
     jobs: Jobs<'p, Part>,
     files: HashMap<NodeIndex, FileData>,
     bodies: HashMap<Key, usize>,
-    /// First bytes of long files that may have a duplicate.
+    /// The length, and the hash of the first bytes, of each long file that may have a duplicate.
     starts: HashSet<(u64, ContentHash)>,
     next_body: usize,
     chunks: HashMap<(u32, ContentHash), u32>,
     next_chunk: u32,
 }
 
-/// The key that identifies a body.
+/// Length and hash of a body, and where it may be stored.
 type Key = (u64, ContentHash, Room);
 type Outcome<T> = Result<T, ParallelError<BuildError>>;
 
@@ -133,7 +127,7 @@ impl<'p, 't> Packer<'p, 't> {
         body
     }
 
-    /// Returns the space behind the inode of a file.
+    /// Returns which bytes of a file may be stored outside of blocks.
     fn room(&self, wanted: &Wanted<'_>) -> Room {
         let block = u64::from(self.options.block_size);
         let head = self.shapes.head(wanted.file.node);
@@ -141,9 +135,9 @@ impl<'p, 't> Packer<'p, 't> {
         let inline = |inline: bool| inline && head + len % block <= block;
         let packed = self.options.compression.as_ref();
         let extent = match packed.is_some_and(|packed| packed.inline_tails) {
-            // The inode, its indexes and the extent in one block.
+            // Inode, index and inline tail share one block.
             true if head <= 128 && len <= 8 * block && block >= 1024 => block - 256,
-            // Inodes can always be placed so that half a block is free behind them.
+            // An inode can always be placed so that half a block after it is free.
             true => block / 2,
             false => 0,
         };
@@ -154,9 +148,9 @@ impl<'p, 't> Packer<'p, 't> {
         }
     }
 
-    /// Adds a long file. If its start was not seen before, it has no duplicate: it is cut into
-    /// parts while it is hashed. Otherwise it is hashed to its end first, and read a second time
-    /// only if it is no duplicate after all.
+    /// Adds a long file. If the hash of its start is new, the file has no duplicate, and it is cut
+    /// into parts while it is hashed. Otherwise it is hashed to its end first, and read again only
+    /// if it is no duplicate.
     fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<usize> {
         let room = self.room(wanted);
         let mut stream = self.open(wanted)?;
@@ -196,8 +190,8 @@ impl<'p, 't> Packer<'p, 't> {
         Ok(self.end_body(hash.map(|hash| (wanted.file.len, hash, room))))
     }
 
-    /// Returns the chunk size of a file stored in chunks. Small files go behind their inodes
-    /// instead if possible.
+    /// Returns the chunk size of a chunk-based file. Small files become inline tails instead if
+    /// possible.
     fn chunk_size(&self, wanted: &Wanted<'_>) -> Option<u64> {
         let chunked = self.plan.chunked.get(&wanted.file.node);
         let chunk = chunked.copied().or(self.options.chunk_size)?;

@@ -1,14 +1,13 @@
-//! The bytes of an image that are known last.
+//! Replaces bytes of an image that become known last.
 
 use forerun_build::{BuildError, Complete};
 use forerun_io::{u64_from, usize_from};
 
-/// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
-/// Most zeros between two patches that are written along.
+/// Patches at most this far apart are merged into one write.
 const GAP: u64 = 4096;
 
-/// An image that is complete except for bytes that will be replaced.
+/// A finished image in which some bytes will be replaced.
 pub struct Patches<'o> {
     out: Complete<'o>,
     /// Offset of the pending bytes.
@@ -25,8 +24,8 @@ impl<'o> Patches<'o> {
         }
     }
 
-    /// Replaces bytes. Bytes that follow the previous ones closely are written together with them:
-    /// the space between is zeros.
+    /// Replaces bytes. A patch close to the previous one is merged with it; the bytes between must
+    /// be zeros in the image.
     pub fn patch(&mut self, at: u64, bytes: &[u8]) -> Result<(), BuildError> {
         let end = self.start + u64_from(self.bytes.len());
         let goes_on = at >= end && at - end <= GAP && self.bytes.len() < CHUNK;

@@ -1,25 +1,24 @@
-//! The places of inodes and listings.
+//! Chooses the positions of inodes and directories, in ascending order.
 //!
-//! Places are assigned in ascending order. The end of a file that lies behind its inode must not
-//! cross the end of a block, so some blocks have space left when the next one is begun. Inodes up
-//! to 128 KiB later may still fill it: readers read that much ahead at a time, so it costs no
-//! request, and it keeps the waste small.
+//! Inline data must not cross the end of a block, so some blocks keep free space when the next
+//! block is begun. Later inodes may fill free space up to 128 KiB back: readers read that much
+//! ahead, so this costs no request, and it wastes little space.
 
 use std::collections::VecDeque;
 
-/// Inodes start at a multiple of this; their numbers count it.
+/// Inodes start at multiples of this; nids count it.
 pub const SLOT: u64 = 32;
-/// How far back space is reused.
+/// How far back free space is reused, in bytes.
 const BACK: u64 = 128 << 10;
 
-/// The bytes of an inode.
+/// The lengths of an inode and the data that follows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Item {
-    /// The inode itself, which must not cross the end of a block.
+    /// Length of the inode itself, which must not cross the end of a block.
     pub core: u64,
-    /// Length with attributes and indexes.
+    /// Length with xattrs and index.
     pub head: u64,
-    /// Length of the data behind them, which must not cross the end of a block.
+    /// Length of the inline data after them, which must not cross the end of a block.
     pub inline: u64,
 }
 
@@ -27,12 +26,12 @@ pub struct Placer {
     block: u64,
     /// End of the blocks in use.
     end: u64,
-    /// Start of the free space in blocks that are not full, in order.
+    /// Where free space starts in blocks that are not full, in order.
     open: VecDeque<u64>,
 }
 
 impl Placer {
-    /// Creates a placer that starts at `start`, a multiple of [`SLOT`].
+    /// `start` must be a multiple of [`SLOT`].
     pub fn new(start: u64, block: u64) -> Self {
         let mut placer = Self {
             block,
@@ -43,19 +42,16 @@ impl Placer {
         placer
     }
 
-    /// Returns the end of all blocks.
     pub const fn end(&self) -> u64 {
         self.end
     }
 
-    /// Returns a place for whole blocks.
     pub fn blocks(&mut self, len: u64) -> u64 {
         let start = self.end;
         self.end = start + len.next_multiple_of(self.block);
         start
     }
 
-    /// Returns a place for an inode.
     pub fn item(&mut self, item: Item) -> u64 {
         let len = item.head + item.inline;
         if len > self.block {
@@ -64,7 +60,7 @@ impl Placer {
         let room = |start: &u64| start.next_multiple_of(self.block) - start;
         let fitting = self.open.iter().enumerate();
         let fitting = fitting.filter(|(_, start)| room(start) >= len);
-        // Of equally good ones, the first.
+        // Best fit; the first of equally good ones.
         let best = fitting.min_by_key(|(_, start)| room(start));
         let start = match best.map(|(at, _)| at).and_then(|at| self.open.remove(at)) {
             Some(start) => start,
@@ -74,7 +70,7 @@ impl Placer {
         start
     }
 
-    /// Places an inode longer than a block: at the end, as early as it fits.
+    /// Places an inode longer than a block at the end, as early as it fits.
     fn long_item(&mut self, item: Item) -> u64 {
         let last = self.open.back().copied();
         let last = last.filter(|start| start.next_multiple_of(self.block) == self.end);
@@ -99,7 +95,7 @@ impl Placer {
         within(start, item.core) && within(start + item.head, item.inline)
     }
 
-    /// Records that the rest of a block is free from `start` on.
+    /// Records that a block is free from `start` to its end.
     fn leave(&mut self, start: u64) {
         let far = self.end.saturating_sub(BACK);
         while self.open.front().is_some_and(|&front| front < far) {
@@ -129,7 +125,7 @@ mod tests {
         assert_eq!(placer.item(item(32, 32, 2800)), 1216);
         assert_eq!(placer.blocks(5000), 8192);
         assert_eq!(placer.end(), 16384);
-        // Longer than a block: at the end, the inline part within one block.
+        // An inode longer than a block goes to the end, with its inline data within one block.
         let long = item(64, 5000, 3000);
         let start = placer.item(long);
         assert!(

@@ -1,7 +1,7 @@
-//! The plan of an image: the order of everything, before anything is written.
+//! The order of inodes and data, decided before anything is written.
 //!
-//! Inodes lie directory by directory in the order of a walk, so that such a walk reads sequentially. Data lie
-//! in the same order unless another one is given.
+//! Inodes lie directory by directory in walk order, so that a walk reads sequentially. Data is in
+//! the same order unless the options give another one.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use super::cannot;
 use super::holes::chunked_for_holes;
 use super::options::ErofsOptions;
 
-/// The longest name Linux looks up.
+/// The longest name that Linux looks up.
 const LONGEST_NAME: usize = 255;
-/// The longest target Linux follows.
+/// The longest symlink target that Linux follows.
 const LONGEST_TARGET: usize = 4095;
 
 pub struct Plan<'t> {
-    /// The tree, without the files that are empty.
+    /// The tree without empty files.
     pub walked: WalkedTree<'t>,
-    /// Nodes in the order of their inodes: the root, then the children of each directory that were
-    /// not met before.
+    /// Nodes in inode order: the root, then for each directory the children that have no earlier
+    /// link.
     pub inodes: Vec<NodeIndex>,
-    /// Chunk sizes of files that are stored so for their holes.
+    /// Chunk sizes of files that are stored as chunks because of their holes.
     pub chunked: HashMap<NodeIndex, u32>,
 }
 
@@ -44,7 +44,7 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// Numbers the nodes in the order of their inodes, and returns them in this order.
+/// Numbers the nodes in inode order, and returns them in that order.
 fn number(tree: &Tree, walked: &mut WalkedTree<'_>) -> Result<Vec<NodeIndex>, BuildError> {
     let len = walked.nodes.len();
     if u32::try_from(len).is_err() {
@@ -60,7 +60,7 @@ fn number(tree: &Tree, walked: &mut WalkedTree<'_>) -> Result<Vec<NodeIndex>, Bu
     Ok(inodes)
 }
 
-/// Refuses a tree that the format, or every reader of it, cannot hold, before anything is written.
+/// Rejects a tree that the format or a reader cannot hold, before anything is written.
 fn check(tree: &Tree, walked: &WalkedTree<'_>) -> Result<(), BuildError> {
     for (at, dir) in walked.dirs.iter().enumerate() {
         for (name, node) in tree.children(dir.node) {

@@ -1,4 +1,4 @@
-//! The shape of each inode before its data are known: the length of the inode with its attributes.
+//! The form of each inode and its length with xattrs, which are known before its data.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::xattr::Xattrs;
 pub struct Shapes {
     extended: HashMap<NodeIndex, bool>,
     heads: HashMap<NodeIndex, u64>,
-    /// Listing of each directory, in the order of the plan.
+    /// The directories, in the order of the plan.
     pub listings: Vec<Listing>,
 }
 
@@ -50,18 +50,17 @@ impl Shapes {
         shapes
     }
 
-    /// Returns whether the inode has the long form.
     pub fn is_extended(&self, node: NodeIndex) -> bool {
         self.extended.get(&node).copied().unwrap_or(true)
     }
 
-    /// Returns the number of bytes of the inode and its attributes.
+    /// Returns the length of the inode and its xattrs.
     pub fn head(&self, node: NodeIndex) -> u64 {
         self.heads.get(&node).copied().unwrap_or(0)
     }
 }
 
-/// Returns the number of bytes in a node other than a directory.
+/// Returns the length of a file or symlink target; 0 for other nodes.
 pub fn size(node: &NewNode) -> u64 {
     match &node.kind {
         NodeKind::File { len, .. } => *len,
@@ -70,7 +69,7 @@ pub fn size(node: &NewNode) -> u64 {
     }
 }
 
-/// Returns the time that most nodes have; the latest of several equally frequent ones.
+/// Returns the time that most nodes have. Of equally frequent times, returns the latest.
 pub fn most_frequent_time(tree: &Tree, plan: &Plan<'_>) -> Timestamp {
     let mut counts: HashMap<Timestamp, u64> = HashMap::new();
     for &node in &plan.inodes {

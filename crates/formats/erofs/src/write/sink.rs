@@ -1,5 +1,5 @@
-//! The destination of data blocks: the image, a spool until the inodes are placed, or another
-//! device.
+//! Where data blocks are written: to the image, to a temporary file until the inodes are placed, or
+//! to another device.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,8 +1,8 @@
-//! Bytes that wait until their place is known.
+//! Bytes that wait until their position in the image is known.
 //!
-//! Inodes come first in an image, and their lengths depend on how well the data compress. So
-//! compressed data, and the ends of files that lie behind their inodes, have to wait: a few bytes
-//! in memory, more in a temporary file without a name.
+//! Inodes come first in an image, and their lengths depend on how well the data compresses. So
+//! compressed data and inline tails have to wait: the first bytes in memory, more in an unnamed
+//! temporary file.
 
 use std::fs::File;
 use std::io;
@@ -12,25 +12,23 @@ use forerun_build::{BuildError, spool_dir, spool_file};
 use forerun_io::{u64_from, usize_from};
 use forerun_sys::memory_limit::MemoryLimit;
 
-/// Bytes kept in memory if it is not scarce.
+/// Bytes kept in memory if memory is not scarce.
 const MEMORY: u64 = 8 << 20;
-/// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
 
-/// A part of a [`Spool`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spooled {
     pub offset: u64,
     pub len: usize,
 }
 
-/// Bytes that are appended at the end and read anywhere.
+/// A byte store that appends at the end and reads anywhere.
 pub struct Spool {
     /// Most bytes kept in memory.
     most: usize,
-    /// The file, and the number of bytes in it.
+    /// The temporary file and its length.
     file: Option<(File, u64)>,
-    /// The bytes behind those of the file.
+    /// The bytes after those in the file.
     recent: Vec<u8>,
 }
 
@@ -41,7 +39,6 @@ impl Default for Spool {
 }
 
 impl Spool {
-    /// Creates a spool that keeps at most `most` bytes in memory.
     const fn keeping(most: usize) -> Self {
         Self {
             most,
@@ -62,7 +59,7 @@ impl Spool {
         if len > self.most {
             self.append_to_file(bytes).map_err(failed)?
         } else {
-            // All that it may need at once, so that it does not grow beyond that by doubling.
+            // Reserve the maximum at once: doubling would exceed it.
             self.recent.reserve_exact(self.most - self.recent.len());
             self.recent.extend_from_slice(bytes);
         }
@@ -75,7 +72,7 @@ impl Spool {
         Ok(bytes)
     }
 
-    /// Passes all bytes to `take`, in order.
+    /// Passes all bytes to `take` in order.
     pub fn drain<E: From<BuildError>>(
         self,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
@@ -96,7 +93,6 @@ impl Spool {
         self.file.as_ref().map_or(0, |(_, len)| *len)
     }
 
-    /// Moves the bytes in memory to the file.
     fn spill(&mut self) -> io::Result<()> {
         let mut recent = std::mem::take(&mut self.recent);
         if !recent.is_empty() {
@@ -107,7 +103,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Appends bytes to the file. No earlier bytes may be in memory.
+    /// Appends bytes to the file. Memory must hold no earlier bytes.
     fn append_to_file(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (file, len) = match &mut self.file {
             Some(there) => there,
@@ -118,8 +114,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Reads bytes of one part. No part crosses the border between file and memory, since only
-    /// whole parts are spilled.
+    /// Reads bytes of one part. A part is either in the file or in memory, because only whole parts
+    /// are moved.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match &self.file {
             Some((file, len)) if offset < *len => file.read_exact_at(out, offset),

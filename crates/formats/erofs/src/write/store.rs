@@ -1,4 +1,4 @@
-//! Stores encoded parts in their final places, in the order of the files.
+//! Stores encoded parts at their final positions, in file order.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,13 @@ pub struct Store<'s, 'k, 'o> {
     block: usize,
     sink: &'s mut Sink<'k, 'o>,
     tails: Spool,
-    /// The first blocks of chunks.
+    /// First block of each chunk.
     chunks: Vec<u32>,
     bodies: Vec<Body>,
-    /// The body being stored.
     current: Current,
     blocks: u64,
-    /// First blocks of extents, by contents and encoded form.
+    /// First block of each extent that may be shared, by decoded length and hash of the encoded
+    /// bytes.
     extents: Option<HashMap<(u64, ContentHash), u32>>,
     shared: bool,
     fragments: Collected,
@@ -33,16 +33,16 @@ pub struct Store<'s, 'k, 'o> {
 #[derive(Default)]
 struct Current {
     start: u32,
-    /// Bytes before the next part.
+    /// Length of the file before the next part.
     len: u64,
-    /// `None` while all of it is stored as it is.
+    /// `None` while the whole file is stored uncompressed.
     packed: Option<Packed>,
-    /// The bytes stored as they are, up to the next part.
+    /// The uncompressed bytes before the next part.
     run: Option<Extent>,
 }
 
 impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
-    /// Creates a store for the data of `files` files.
+    /// `files` is the number of files, an upper bound on the bodies.
     pub fn new(options: &ErofsOptions, files: usize, sink: &'s mut Sink<'k, 'o>) -> Self {
         let packed = options.compression.as_ref();
         let share = packed.is_some_and(|packed| packed.share_extents);
@@ -51,7 +51,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             sink,
             tails: Spool::default(),
             chunks: Vec::new(),
-            // Unneeded memory is never touched.
+            // Reserves memory that is not touched unless used.
             bodies: Vec::with_capacity(files),
             current: Current::default(),
             blocks: 0,
@@ -77,7 +77,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         }
         match part.extents {
             Some(extents) => match part.fragment {
-                // All of the file so far is stored as it is: an index would cost more than it
+                // The whole file so far is uncompressed: an index would cost more than the fragment
                 // saves.
                 Some(end) if extents.len() == 1 && self.is_raw() => self.raw(&end, last, room)?,
                 fragment => {
@@ -92,7 +92,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         }
         if last {
             let current = std::mem::take(&mut self.current);
-            // A flat body has already ended.
+            // `raw` has already added an uncompressed body.
             if let Some(mut packed) = current.packed {
                 packed.extents.shrink_to_fit();
                 self.bodies.push(Body::Packed(packed));
@@ -101,12 +101,10 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// Returns the bytes of the future packed inode.
     pub fn take_fragments(&mut self) -> Collected {
         std::mem::take(&mut self.fragments)
     }
 
-    /// Returns the number of the last stored body.
     pub fn last_body(&self) -> usize {
         self.bodies.len() - 1
     }
@@ -123,15 +121,15 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         }
     }
 
-    /// Returns the number of the next block.
+    /// Returns the next block to be written.
     fn here(&self) -> Result<u32, BuildError> {
-        // The last address means that there are no data.
+        // Block number `u32::MAX` is reserved: it means no data.
         let block = u32::try_from(self.blocks).ok();
         let block = block.filter(|&block| block < u32::MAX);
         block.ok_or_else(|| cannot(format!("{} blocks of data", self.blocks)))
     }
 
-    /// Stores whole blocks, the last one padded with zeros.
+    /// Stores whole blocks. Pads the last one with zeros.
     fn blocks(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
         self.sink.append(bytes)?;
         let rest = bytes.len().next_multiple_of(self.block) - bytes.len();
@@ -142,7 +140,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// Returns whether a part of the file was stored, and none of it is compressed.
+    /// Returns whether the file so far has stored data, none of it compressed.
     fn is_raw(&self) -> bool {
         self.current.packed.is_none() && self.current.run.is_some()
     }
@@ -161,7 +159,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             self.fragments.append(bytes)?
         };
         packed.fragment = Some(offset);
-        // Full indexes have room for the upper half of the offset, in place of a block.
+        // A full index can hold the high half of the offset in place of a block number.
         let upper = u32_from(offset >> 32);
         packed.scattered |= upper > 0;
         if let Some(extent) = packed.extents.last_mut() {
@@ -186,7 +184,7 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             packed.extents.push(extent);
             return self.blocks(bytes);
         }
-        // The start of the file, in case it becomes compressed later.
+        // Remember the start: the file may become compressed later.
         let run = self.current.run.get_or_insert(Extent {
             blocks: 0,
             ..extent
@@ -237,7 +235,8 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
             if extent.kind == ExtentKind::Fragment && packed.fragment.is_some() {
                 continue;
             }
-            // The last extent of a part may be longer than its duplicate, and is not looked up.
+            // The last extent of a part may be longer than its duplicate, so it is not
+            // deduplicated.
             let len = decoded.next().map(|end| end - extent.at);
             let placed = self.store_extent(placed, extent, bytes, len, &mut packed)?;
             packed.blocks += placed.blocks;
@@ -253,7 +252,8 @@ impl<'s, 'k, 'o> Store<'s, 'k, 'o> {
         Ok(())
     }
 
-    /// Stores an extent, unless extents are shared and it is there already. Returns its place.
+    /// If extents are shared, stores the extent's blocks unless equal ones are stored. Returns the
+    /// extent with its final block.
     fn store_extent(
         &mut self,
         placed: Extent,

@@ -1,4 +1,4 @@
-//! The bytes behind an inode: indexes of compressed data or chunks, and the end of a file.
+//! The bytes after an inode: indexes of compressed data or chunks, and an inline tail.
 
 use forerun_build::BuildError;
 use forerun_io::{u64_from, usize_from};
@@ -9,12 +9,11 @@ use super::index::{self, Format};
 use super::options::ErofsOptions;
 use crate::inode::DataLayout;
 
-/// Flag in the description of chunks: their entries have eight bytes, with a device.
+/// Flag in the chunk format: table entries have eight bytes, with a device.
 const WIDE_CHUNKS: u32 = 0x20;
 /// The one device besides the image.
 const DEVICE: u16 = 1;
 
-/// The stored form of an inode's data.
 pub struct Stored {
     pub layout: DataLayout,
     pub union: u32,
@@ -33,12 +32,12 @@ impl Stored {
     }
 }
 
-/// Returns whether a length takes the long form of an inode.
+/// Returns whether a file of this length needs an extended inode.
 pub fn is_long(len: u64) -> bool {
     u32::try_from(len).is_err()
 }
 
-/// Returns the lengths of the indexes and the data behind an inode with these data.
+/// Returns the lengths of the index and of the inline data after an inode with this body.
 pub fn body_behind(format: Format, body: &Body, head: u64, len: u64) -> (u64, u64) {
     match body {
         Body::Packed(packed) => {
@@ -88,8 +87,7 @@ pub fn block(block: u64) -> Result<u32, BuildError> {
     u32::try_from(block).map_err(|_| cannot(format!("{block} blocks")))
 }
 
-/// Returns the lengths of the indexes and the data behind the inode of a file that is not
-/// compressed.
+/// Returns the lengths of the index and of the inline data after the inode of an uncompressed file.
 pub fn predict(options: &ErofsOptions, chunk_size: Option<u32>, head: u64, len: u64) -> (u64, u64) {
     let block = u64::from(options.block_size);
     let tail = len % block;
@@ -105,7 +103,7 @@ pub fn predict(options: &ErofsOptions, chunk_size: Option<u32>, head: u64, len: 
     }
 }
 
-/// Returns the stored form of a file in chunks of `chunk` bytes, which lie at these blocks.
+/// Returns the stored form of a file whose chunks, each `chunk` bytes long, start at these blocks.
 pub fn chunks_stored(
     options: &ErofsOptions,
     chunk: u32,

@@ -10,27 +10,23 @@ use super::options::{Compression, ErofsOptions};
 use super::place::SLOT;
 use super::xattr::prefix_table;
 
-/// Offset of the superblock.
 pub const START: u64 = 1024;
 const MAGIC: u32 = 0xE0F5_E1E2;
 const LEN: usize = 128;
-/// Place of its checksum.
 pub const CHECKSUM: std::ops::Range<usize> = 4..8;
-/// Bytes of an entry in the table of devices, and the unit of the table's offset.
+/// Length of a device table entry, and the unit of the table's offset.
 const DEVICE: u64 = 128;
 
-/// Bits of `feature_compat`.
 mod compat {
     pub const CHECKSUM: u32 = 0x01;
     pub const MTIME: u32 = 0x02;
-    /// The prefixes of names are in the image itself, at the superblock's offset.
+    /// The table of name prefixes is in the image, at the superblock's offset.
     pub const PLAIN_PREFIXES: u32 = 0x10;
 }
 
-/// Bits of `feature_incompat`.
 mod incompat {
     pub const ZERO_PADDING: u32 = 0x01;
-    /// Big clusters, and descriptions of the codecs.
+    /// Physical clusters of several blocks, and compressor configurations.
     pub const CONFIGURATIONS: u32 = 0x02;
     pub const CHUNKS: u32 = 0x04;
     pub const DEVICES: u32 = 0x08;
@@ -39,18 +35,16 @@ mod incompat {
     pub const PREFIXES: u32 = 0x40;
 }
 
-/// The bytes before the inodes.
 pub struct ImageHead {
     configurations: Vec<u8>,
     devices_at: u64,
     prefixes: Vec<u8>,
     prefixes_at: u64,
-    /// Offset of the shared attributes.
     pub shared_at: u64,
     block: u64,
 }
 
-/// The fields that are known only at the end.
+/// Superblock fields that are known only at the end.
 pub struct Facts {
     pub root: u64,
     pub inodes: u64,
@@ -58,12 +52,9 @@ pub struct Facts {
     pub blocks: u64,
     pub inodes_at: u64,
     pub uuid: [u8; 16],
-    /// Whether extents are shared.
     pub shared_extents: bool,
     pub packed: Option<u64>,
-    /// Blocks on the other device.
     pub device_blocks: u64,
-    /// Whether files may be stored in chunks.
     pub chunks: bool,
 }
 
@@ -91,18 +82,18 @@ impl ImageHead {
         }
     }
 
-    /// Returns the number of the first shared attribute, counted from the start of its block.
+    /// Returns the id of the first shared xattr: its offset from the start of its block, in units
+    /// of four bytes.
     pub const fn first_shared(&self) -> u64 {
         self.shared_at % self.block / 4
     }
 
-    /// Returns where inodes can start behind `shared` bytes of attributes.
+    /// Returns where inodes can start after `shared` bytes of xattrs.
     pub fn inodes_at(&self, shared: &[u8]) -> u64 {
         (self.shared_at + u64_from(shared.len())).next_multiple_of(SLOT)
     }
 
-    /// Encodes the bytes from the superblock to the shared attributes. The checksum is still
-    /// missing.
+    /// Encodes the bytes from the superblock to the shared xattrs, without the checksum.
     pub fn encode(&self, options: &ErofsOptions, facts: &Facts) -> Result<Vec<u8>, BuildError> {
         let (compat, incompat) = self.features(options, facts);
         let blocks =
@@ -171,7 +162,7 @@ impl ImageHead {
             let blocks = u32::try_from(blocks).map_err(|_| cannot(format!("{blocks} blocks")))?;
             to(bytes, self.devices_at + 64);
             bytes.extend_from_slice(&blocks.to_le_bytes());
-            // Its place if all devices were one.
+            // The device's start in the shared address space.
             let at = u32::try_from(facts.blocks).unwrap_or(0);
             bytes.extend_from_slice(&at.to_le_bytes());
             to(bytes, self.devices_at + DEVICE);
@@ -215,13 +206,12 @@ impl ImageHead {
     }
 }
 
-/// Returns whether an image describes its codec. Images of LZ4 in single blocks do not: the oldest
-/// readers support no other codec.
+/// Returns whether the image has a compressor configuration. LZ4 with single blocks has none: the
+/// oldest readers support nothing else.
 fn is_configured(options: &ErofsOptions, with: &Compression) -> bool {
     with.cluster_size > options.block_size || algorithm(with) != 0
 }
 
-/// Returns the number of the codec.
 pub const fn algorithm(with: &Compression) -> u8 {
     match with.encoding {
         FillEncoding::MicroLzma { .. } => 1,
@@ -231,7 +221,7 @@ pub const fn algorithm(with: &Compression) -> u8 {
     }
 }
 
-/// Returns the description of the codec, with its length before it.
+/// Encodes the compressor configuration, with its length first.
 fn configuration(with: &Compression, options: &ErofsOptions) -> Vec<u8> {
     let (len, bytes): (u16, Vec<u8>) = match with.encoding {
         FillEncoding::MicroLzma { dictionary, .. } => (14, dictionary.to_le_bytes().to_vec()),
@@ -251,7 +241,7 @@ fn configuration(with: &Compression, options: &ErofsOptions) -> Vec<u8> {
     record
 }
 
-/// Computes CRC-32C without the final inversion, as in the superblock.
+/// Computes the superblock's checksum: CRC-32C without the final inversion.
 pub fn checksum(bytes: &[u8]) -> u32 {
     !crc32c::crc32c(bytes)
 }

@@ -1,4 +1,4 @@
-//! Extended attributes: behind their inodes, or once for all inodes that share them.
+//! Extended attributes: after their inode, or stored once for several inodes.
 
 use std::collections::HashMap;
 
@@ -8,23 +8,21 @@ use forerun_io::u64_from;
 use super::cannot;
 use super::plan::Plan;
 
-/// Namespaces that names start with, and their numbers.
+/// Namespace prefixes and their indexes.
 const NAME_SPACES: [(&[u8], u8); 3] = [(b"user.", 1), (b"trusted.", 4), (b"security.", 6)];
-/// Whole names with numbers of their own.
+/// Whole names with indexes of their own.
 const NAMES: [(&[u8], u8); 2] = [
     (b"system.posix_acl_access", 2),
     (b"system.posix_acl_default", 3),
 ];
-/// Flag in a number: it refers to the image's own prefixes.
+/// Flag of a prefix index: the other bits are the index of a long prefix.
 const LONG_PREFIX: u8 = 0x80;
-/// The length of the header of an inode's attributes.
+/// Length of the header of an inode's xattrs.
 const HEADER: usize = 12;
-/// The most shared attributes of an inode.
 const MOST_SHARED: usize = 255;
-/// The longest value that inodes can hold, which is also Linux's limit.
+/// The longest value of the format, which is also Linux's limit.
 const LONGEST_VALUE: usize = 65_535;
 
-/// Refuses prefixes that the format cannot hold.
 pub fn check_prefixes(prefixes: &[Vec<u8>], most: usize) -> Result<(), BuildError> {
     if prefixes.len() > most {
         return Err(cannot(format!("{} prefixes of names", prefixes.len())));
@@ -41,7 +39,6 @@ pub fn check_prefixes(prefixes: &[Vec<u8>], most: usize) -> Result<(), BuildErro
     Ok(())
 }
 
-/// Returns the table of prefixes as it is in the image.
 pub fn prefix_table(prefixes: &[Vec<u8>]) -> Vec<u8> {
     let mut table = Vec::new();
     for prefix in prefixes {
@@ -55,20 +52,17 @@ pub fn prefix_table(prefixes: &[Vec<u8>]) -> Vec<u8> {
     table
 }
 
-/// The attributes of a tree, encoded.
 #[derive(Default)]
 pub struct Xattrs {
     nodes: HashMap<NodeIndex, Vec<u8>>,
-    /// The attributes that several inodes share.
     pub shared: Vec<u8>,
 }
 
-/// The bytes of one attribute.
 type EncodedXattr = Vec<u8>;
 
 impl Xattrs {
-    /// Encodes the attributes of a tree. `shared_at` is the number of the first shared attribute,
-    /// in units of four bytes.
+    /// Encodes the xattrs of a tree. `shared_at` is the id of the first shared xattr, in units of
+    /// four bytes.
     pub fn new(
         tree: &Tree,
         plan: &Plan<'_>,
@@ -110,7 +104,7 @@ impl Xattrs {
         Ok(xattrs)
     }
 
-    /// Returns the bytes behind an inode.
+    /// Returns the encoded xattrs that follow an inode.
     pub fn of(&self, node: NodeIndex) -> &[u8] {
         self.nodes.get(&node).map_or(&[], Vec::as_slice)
     }
@@ -133,7 +127,8 @@ impl Xattrs {
     }
 }
 
-/// Returns the length of the attributes behind an inode, as the inode stores it.
+/// Converts the length of an inode's xattrs to the value that the inode stores. `None` if it does
+/// not fit.
 pub fn count(len: usize) -> Option<u16> {
     match len {
         0 => Some(0),
@@ -153,8 +148,7 @@ fn encode(shared: &[u32], own: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the attributes of a node, in order of their names, without those that have no place in
-/// the format.
+/// Returns the xattrs of a node in name order, without those that the format cannot store.
 fn records(
     tree: &Tree,
     node: NodeIndex,
@@ -184,14 +178,15 @@ fn record(number: u8, suffix: &[u8], value: &[u8]) -> Option<EncodedXattr> {
     Some(record)
 }
 
-/// Returns whether the format has a place for an attribute of this name.
+/// Returns whether the format can store an xattr of this name.
 pub fn keeps(name: &[u8]) -> bool {
     split(name, &[]).is_some()
 }
 
-/// Splits a name into the number of its prefix and the rest. The longest prefix wins.
+/// Splits a name into the index of the longest matching prefix and the rest.
 fn split<'n>(name: &'n [u8], prefixes: &[Vec<u8>]) -> Option<(u8, &'n [u8])> {
-    // A name that is only a name space has no place, also where that is one of the prefixes.
+    // The format cannot store a bare namespace as a name, even if it equals one of the image's
+    // prefixes.
     if NAME_SPACES.iter().any(|(space, _)| *space == name) {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Reads the bytes of an index in pieces.
+//! Reads an index in pieces.
 
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, Result};
 
-/// Bytes read at a time. Pieces are aligned to this length, so a structure that is aligned to its
-/// own length, as all parts of an index are, never lies in two of them.
+/// Length and alignment of a piece. All parts of an index are aligned to their own length, so none
+/// crosses two pieces.
 const PIECE: u64 = 2048;
 
 /// A view of `start..end` of the metadata.
@@ -13,7 +13,7 @@ pub struct Bytes<'m> {
     start: u64,
     end: u64,
     piece: [u8; 2048],
-    /// Offset of the current piece; its length is zero before the first.
+    /// Offset of the current piece, and its length: 0 before the first read.
     at: u64,
     len: u64,
 }
@@ -31,7 +31,7 @@ impl<'m> Bytes<'m> {
         }
     }
 
-    /// Reads the bytes at `offset`, which is aligned to their length and inside the view.
+    /// Reads the bytes at `offset`, which must be aligned to their length and inside the view.
     pub fn get<const N: usize>(&mut self, offset: u64) -> Result<[u8; N]> {
         let end = offset + u64_from(N);
         if offset < self.at || end > self.at + self.len {

@@ -6,7 +6,7 @@ use forerun_codec::DecodeError;
 use forerun_vfs::{Corrupt, Error, NodeId};
 
 /// A failed check, with the numbers needed to find the bytes. The offset of the header, index entry
-/// or record is stored beside it.
+/// or record is stored next to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZmapCheck {
     #[error("the compression header ends at {end:#x}; the metadata at {len:#x}")]
@@ -58,7 +58,6 @@ pub enum ZmapCheck {
 }
 
 impl ZmapCheck {
-    /// Creates the error of this check, failed on the structure at `offset` of the metadata.
     pub fn at(self, node: NodeId, offset: u64) -> Error {
         Corrupt::new("erofs", Some(node), offset, self).into()
     }

@@ -1,12 +1,13 @@
-//! The compact index: packs of clusters, each pack with one block address.
+//! The compacted index: packs of clusters, each pack with one block address.
 //!
-//! A pack holds 2 clusters in 8 bytes or 16 in 32. The last four bytes are the address from which
-//! the blocks of its heads are counted. The rest is a string of bits, a codeword for each cluster:
-//! two bits of kind above an offset or a distance. The packs of 16 are aligned and always full. So
-//! the first clusters, up to that alignment, and the last ones are in packs of 2.
+//! A pack holds 2 clusters in 8 bytes or 16 in 32. Its last four bytes are the base address, from
+//! which the blocks of its heads are counted. The other bits are a codeword for each cluster: two
+//! bits of kind above an offset or a distance. Packs of 16 are aligned and always full, so the
+//! clusters before the first aligned position and after the last full pack are in packs of 2.
 //!
-//! A cluster inside an extent stores the distance back to its head. The last one of a pack stores
-//! the distance to the next head instead, so its distance back follows from the previous cluster.
+//! A cluster inside an extent stores the distance back to its head. The last cluster of a pack
+//! stores the distance to the next head instead; its distance back follows from the previous
+//! cluster.
 
 use forerun_io::usize_from;
 
@@ -27,32 +28,30 @@ struct PackShape {
     clusters: u64,
 }
 
-/// The places of the packs.
 #[derive(Clone, Copy, Debug)]
 pub struct Packs {
     start: u64,
-    /// Clusters in the small packs in front.
+    /// Clusters in the small packs before the large ones.
     front: u64,
-    /// Clusters in large packs.
     large: u64,
-    /// log2 of the length of a cluster.
+    /// log2 of the cluster length.
     bits: u8,
-    /// Whether each extent's blocks are counted; otherwise each takes one, and addresses start one
-    /// before.
+    /// Whether the index counts the blocks of extents. Otherwise each extent has one block, and the
+    /// base address is one too low.
     counted: bool,
 }
 
-/// A pack, found for one of its clusters.
+/// A pack, and a cluster in it.
 pub struct Place {
     pub offset: u64,
     pub large: bool,
-    /// The index of that cluster in the pack.
+    /// Position of the cluster in the pack.
     index: u32,
 }
 
 impl Packs {
     pub const fn new(start: u64, clusters: u64, large: bool, bits: u8, counted: bool) -> Self {
-        // A small pack takes as many bytes a cluster as fit between here and the alignment.
+        // Small packs fill the space up to the alignment.
         let gap = (LARGE.len - start % LARGE.len) % LARGE.len;
         let front = gap / (SMALL.len / SMALL.clusters);
         let (front, large) = if large && front < clusters {
@@ -70,7 +69,7 @@ impl Packs {
         }
     }
 
-    /// Returns the end of the packs of `clusters`, or nothing if it overflows.
+    /// Returns the end of the packs of `clusters`, or `None` if it overflows.
     pub fn end(&self, clusters: u64) -> Option<u64> {
         match clusters.checked_sub(1) {
             None => Some(self.start),
@@ -82,7 +81,6 @@ impl Packs {
         }
     }
 
-    /// Finds the pack of a cluster.
     pub fn find(&self, cluster: u64) -> Option<Place> {
         let front = self.front / SMALL.clusters * SMALL.len;
         let in_large = cluster.checked_sub(self.front);
@@ -105,7 +103,6 @@ impl Packs {
         })
     }
 
-    /// Returns the entry of a pack for a cluster.
     pub fn entry(&self, place: &Place, pack: &[u8]) -> IndexEntry {
         let code = self.code(pack, place.index);
         if let Some(kind) = code.kind {
@@ -137,8 +134,8 @@ impl Packs {
         IndexEntry::Inner { back, blocks: None }
     }
 
-    /// Returns the block of a head: the pack's address plus the blocks of the extents before it in
-    /// the pack.
+    /// Returns the block of a head: the base address plus the blocks of earlier extents in the
+    /// pack.
     pub fn block(&self, place: &Place, pack: &[u8]) -> u64 {
         let base = pack
             .last_chunk()
@@ -148,7 +145,7 @@ impl Packs {
             let heads = (0..=place.index).filter(|&at| self.code(pack, at).kind.is_some());
             return heads.fold(block, |block, _| block + 1);
         }
-        // A head counts as one block until the next cluster holds the real number.
+        // A head counts as one block until the next cluster gives the real count.
         let mut after_head = false;
         for at in 0..place.index {
             let code = self.code(pack, at);
@@ -165,8 +162,8 @@ impl Packs {
         let width = if pack.len() > 8 { 14 } else { 16 };
         let bit = index * width;
         let byte = usize_from(u64::from(bit / 8));
-        // Four bytes hold the codeword wherever it starts in the first of them. They always exist,
-        // because the address follows the codewords.
+        // A codeword fits in four bytes wherever it starts in the first one. They are in the pack,
+        // because the base address follows the codewords.
         let four = pack.get(byte..).and_then(|rest| rest.first_chunk());
         let word = four.map_or(0, |&four| u32::from_le_bytes(four)) >> (bit % 8);
         let low_bits = u32::from(self.bits.max(12));
@@ -188,8 +185,8 @@ struct Code {
 }
 
 impl Code {
-    /// Returns the number of blocks of the extent that started in the previous cluster, if it is
-    /// stored here.
+    /// Returns the block count of the extent that started in the previous cluster, if it is stored
+    /// here.
     fn blocks(&self) -> Option<u32> {
         let flag = u32::from(CBLKCNT);
         (self.kind.is_none() && self.low & flag != 0).then_some(self.low & !flag)

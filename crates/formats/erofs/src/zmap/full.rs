@@ -1,20 +1,15 @@
 //! The full index: eight bytes for each cluster.
-//!
-//! Between the map header and the first entry lie eight more bytes, which are unused.
 
 use super::check::ZmapCheck;
 use super::index::{CBLKCNT, ExtentHead, IndexEntry, Kind};
 
-/// Bytes of an entry.
 pub const LEN: u64 = 8;
-/// Bytes between the header and the index.
+/// Unused bytes between the header and the index.
 pub const GAP: u64 = 8;
 
-/// Bits of an entry's advice.
 const KIND: u16 = 0x0003;
 const PARTIAL: u16 = 0x8000;
 
-/// Parses the entry of `cluster`.
 pub fn entry(raw: [u8; 8], cluster: u64) -> Result<IndexEntry, ZmapCheck> {
     let [a0, a1, o0, o1, d0, d1, _, _] = raw;
     let advice = u16::from_le_bytes([a0, a1]);
@@ -43,7 +38,6 @@ pub fn entry(raw: [u8; 8], cluster: u64) -> Result<IndexEntry, ZmapCheck> {
     }))
 }
 
-/// Returns the block of a head.
 pub const fn block(raw: [u8; 8]) -> u32 {
     let [_, _, _, _, b0, b1, b2, b3] = raw;
     u32::from_le_bytes([b0, b1, b2, b3])

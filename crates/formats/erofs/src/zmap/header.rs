@@ -1,4 +1,4 @@
-//! The map header: eight bytes behind the inode, with several meanings.
+//! The map header: eight bytes after the inode, with several meanings.
 
 use forerun_io::ReadAt;
 use forerun_vfs::{Error, Result};
@@ -8,13 +8,13 @@ use super::{CompressedInode, Config, IndexLayout, feature};
 
 const LEN: u64 = 8;
 
-/// Bits of the advice in the header.
+/// Bits of the header's `h_advise`.
 mod advise {
-    /// Packs of sixteen clusters at two bytes each, in the compact layout.
+    /// Compacted index: uses packs of 16 clusters.
     pub const COMPACTED_2B: u16 = 0x0001;
-    /// Encoded extents instead of an index, in the full layout.
+    /// Full layout: extent records instead of an index.
     pub const EXTENTS: u16 = 0x0001;
-    /// log2 of the length of a record in units of four bytes, with encoded extents.
+    /// With extent records: position of the log2 of the record length in units of four bytes.
     pub const RECORD_SHIFT: u32 = 1;
     pub const RECORD_MASK: u16 = 0x3;
     pub const BIG_PCLUSTER_1: u16 = 0x0002;
@@ -24,7 +24,7 @@ mod advise {
     pub const FRAGMENT_PCLUSTER: u16 = 0x0020;
 }
 
-/// The whole file is in the packed inode: the top bit of the header as one number.
+/// Top bit of the header as one number: the whole file is in the packed inode.
 const FRAGMENT_INODE: u64 = 1 << 63;
 
 pub enum Header {
@@ -34,47 +34,44 @@ pub enum Header {
 }
 
 pub struct Records {
-    /// Offset behind the header.
+    /// Offset after the header.
     pub end: u64,
-    /// Length of a record.
     pub len: u64,
-    /// Number of records, if they hold their starts.
+    /// Number of records, if they hold the starts of extents.
     pub count: u64,
-    /// log2 of the length of an extent, if they do not.
+    /// log2 of the extent length, if they do not.
     pub bits: u8,
     pub interlaced: bool,
     pub fragment: bool,
 }
 
-/// An index of clusters.
 pub struct Index {
-    /// Offset behind the header.
+    /// Offset after the header.
     pub end: u64,
-    /// log2 of the length of a cluster.
+    /// log2 of the cluster length.
     pub bits: u8,
-    /// Whether there are packs of two bytes a cluster.
     pub packs_of_16: bool,
-    /// Algorithms of the two kinds of heads.
+    /// The algorithms of the two kinds of compressed heads.
     pub algorithms: [u8; 2],
-    /// Whether extents of the two kinds may have several blocks.
+    /// For each kind, whether extents may have several blocks.
     pub big: [bool; 2],
     pub interlaced: bool,
     pub tail: Tail,
 }
 
-/// The place of the last extent.
+/// Where the last extent is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// In blocks, as others.
+    /// In blocks, like the others.
     None,
-    /// This many bytes behind the index.
+    /// After the index, with this length.
     Inline { len: u16 },
-    /// In the packed inode; a full index may hold more bits of the offset.
+    /// In the packed inode. A full index may hold more bits of the offset.
     Fragment { offset: u32 },
 }
 
 impl Header {
-    /// Returns the offset behind the header of an inode that ends at this one.
+    /// Returns the offset after the header. `inode` is the end of the inode and its xattrs.
     pub const fn end(inode: u64) -> u64 {
         inode.next_multiple_of(LEN) + LEN
     }
@@ -90,7 +87,7 @@ impl Header {
         let mut bytes = [0; 8];
         let read = meta.read_exact_at(at, &mut bytes);
         read.map_err(|error| Error::io(at, bytes.len(), error))?;
-        // Before the header had a meaning, the full layout reserved its place and wrote nothing.
+        // Older writers left the header's bytes unset in the full layout.
         let is_new =
             feature::BIG_PCLUSTER | feature::ZTAILPACKING | feature::FRAGMENTS | feature::BITS_48;
         if inode.layout == IndexLayout::Full && config.features & is_new == 0 {

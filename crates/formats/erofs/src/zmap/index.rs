@@ -1,4 +1,4 @@
-//! An index of clusters in either layout, and the walk along it.
+//! A cluster index in either layout, and the walk along it.
 
 use std::ops::{ControlFlow, Range};
 
@@ -12,26 +12,26 @@ use super::place::Placing;
 use super::span::{self, Span};
 use super::{IndexLayout, Piece, full};
 
-/// Flag of a distance: it is the number of blocks of the extent.
+/// Flag of a distance: the other bits are the extent's block count.
 pub const CBLKCNT: u16 = 0x0800;
 
-/// Most clusters examined for one extent. Only extents in the packed inode come near it: this many
-/// clusters of 4 KiB are 4 GiB.
+/// Most clusters examined for one extent: 4 GiB in clusters of 4 KiB. Only extents in the packed
+/// inode come near that.
 const MAX_CLUSTERS: u64 = 1 << 20;
 
-/// The kind of extent that a cluster starts.
+/// The kind of extent that starts in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes stored as they are.
+    /// Stored uncompressed.
     Plain,
     /// Compressed with the first algorithm.
     First,
-    /// Compressed with the second one.
+    /// Compressed with the second algorithm.
     Second,
 }
 
 impl Kind {
-    /// Returns the kind for two bits; nothing for a cluster inside an extent.
+    /// Returns the kind of a head, or `None` for a cluster inside an extent.
     pub const fn of(bits: u32) -> Option<Self> {
         match bits {
             0 => Some(Self::Plain),
@@ -46,25 +46,23 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentHead {
     pub kind: Kind,
-    /// Offset of the extent's start in the cluster.
+    /// Where the extent starts in the cluster.
     pub offset: u64,
-    /// Whether the stream continues past the extent.
+    /// Whether the compressed stream continues past the extent.
     pub partial: bool,
 }
 
-/// The entry of one cluster in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexEntry {
     Head(ExtentHead),
     Inner {
-        /// Clusters back to its head, or some of them.
+        /// Clusters back to the head, or to another cluster of the extent.
         back: u64,
-        /// Blocks of the extent, in the first cluster behind the head.
+        /// Block count of the extent, in the first cluster after the head.
         blocks: Option<u64>,
     },
 }
 
-/// The index of one inode.
 pub struct Clusters<'m> {
     bytes: Bytes<'m>,
     packing: IndexForm,
@@ -91,7 +89,7 @@ impl<'m> Clusters<'m> {
                 (IndexForm::Full { start }, start, end)
             }
             IndexLayout::Compact => {
-                // Both kinds of heads must agree here, or blocks could not be counted.
+                // Both kinds of heads must count blocks, or neither.
                 let [counted, second] = header.big;
                 if counted != second && (second || uses_second(header)) {
                     let what = "a compact index that counts blocks for one of two algorithms";
@@ -119,7 +117,7 @@ impl<'m> Clusters<'m> {
         })
     }
 
-    /// Returns the offset of a cluster's entry, or of its pack.
+    /// Returns the offset of the entry or pack of a cluster.
     pub fn offset(&self, cluster: u64) -> u64 {
         match &self.packing {
             IndexForm::Full { start } => start + cluster * full::LEN,
@@ -127,7 +125,6 @@ impl<'m> Clusters<'m> {
         }
     }
 
-    /// Reads the entry of a cluster below the count.
     pub fn entry(&mut self, cluster: u64) -> Result<Result<IndexEntry, ZmapCheck>> {
         Ok(match &self.packing {
             IndexForm::Full { .. } => {
@@ -176,13 +173,12 @@ impl<'m> Clusters<'m> {
     }
 }
 
-/// Returns whether the header names the second algorithm at all.
 const fn uses_second(header: &header::Index) -> bool {
     let [_, second] = header.algorithms;
     second != 0
 }
 
-/// Returns the offset behind the index of an inode.
+/// Returns the offset after the index.
 pub fn end(placing: &Placing<'_>, header: &header::Index) -> Result<u64> {
     match Clusters::new(placing, header) {
         Ok(clusters) => Ok(clusters.end),
@@ -190,7 +186,6 @@ pub fn end(placing: &Placing<'_>, header: &header::Index) -> Result<u64> {
     }
 }
 
-/// Visits the extents of a file with an index.
 pub fn map(
     placing: &Placing<'_>,
     header: &header::Index,
@@ -272,7 +267,6 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Returns the extent that starts in a cluster.
     fn span(&mut self, cluster: u64) -> Result<Span> {
         let (bits, count) = (self.clusters.bits, self.clusters.count);
         let IndexEntry::Head(head) = self.entry(cluster)? else {
@@ -319,7 +313,7 @@ impl Walk<'_, '_> {
         })
     }
 
-    /// Returns where the extent of a head starts in the file.
+    /// Returns the offset in the file at which the extent of a head starts.
     fn start(&self, cluster: u64, head: ExtentHead) -> Result<u64> {
         let (bits, size) = (self.clusters.bits, self.placing.inode.size);
         let len = 1 << bits;

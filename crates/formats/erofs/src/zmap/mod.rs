@@ -1,15 +1,13 @@
-//! Maps the compressed data of a file: cluster indexes, encoded extents, inline tails.
+//! Maps the compressed data of a file: cluster indexes, extent records, inline tails.
 //!
-//! [`map`] turns an inode's description of its compressed data into extents of the seam. It reads
-//! the map header and as much of the index as the range takes, in pieces, and decodes nothing,
-//! except for an inline tail in metadata that is not a part of the image itself.
+//! [`map`] reads the map header and as much of the index as the range needs, in pieces. It decodes
+//! nothing except an inline tail in the metabox.
 //!
-//! A visited extent is always whole, whatever the range: the keys under which the engine caches
-//! blocks must not depend on the request. An extent goes from one head in the index to the next.
-//! The distances back that the index stores are used only to find some head before the range; the
-//! extents follow from the heads alone. So contradictory distances change nothing.
+//! An extent is always visited as a whole, whatever the range: the engine's cache keys must not
+//! depend on the request. It reaches from one head of the index to the next. The stored distances
+//! back are used only to find a head before the range, so contradictory distances change nothing.
 //!
-//! Data in the packed inode is named, not mapped: that takes another inode.
+//! Data in the packed inode is reported as [`Piece::Fragment`]: the caller maps the packed inode.
 
 mod bytes;
 mod check;
@@ -34,86 +32,74 @@ pub use sums::Sums;
 use header::Header;
 use place::Placing;
 
-/// Bits of the superblock's incompatible features that the maps depend on.
+/// The incompatible features that affect maps.
 pub mod feature {
     /// Compressed streams end at the end of their block; zeros fill the space before them.
     pub const ZERO_PADDING: u32 = 0x0000_0001;
-    /// There are large physical clusters, and records of the algorithms.
+    /// Physical clusters of several blocks, and compressor configurations.
     pub const BIG_PCLUSTER: u32 = 0x0000_0002;
-    /// Compressed tails may lie behind the index.
+    /// Compressed tails may follow the index.
     pub const ZTAILPACKING: u32 = 0x0000_0010;
-    /// Tails may be kept in the packed inode, and extents shared.
+    /// Tails in the packed inode, and shared extents.
     pub const FRAGMENTS: u32 = 0x0000_0020;
-    /// Addresses of 48 bits, and encoded extents.
+    /// 48-bit addresses, and extent records.
     pub const BITS_48: u32 = 0x0000_0080;
 }
 
-/// The settings that all inodes of an image share.
 #[derive(Clone, Copy)]
 pub struct Config<'c> {
-    /// log2 of the block size.
     pub block_bits: u8,
-    /// The superblock's incompatible features.
     pub features: u32,
-    /// The algorithms in use according to the image, one bit each: bit 0 alone if it does not list
-    /// them.
+    /// Bits of the algorithms that the image uses; bit 0 alone if the image does not list them.
     pub algorithms: u16,
-    /// Resolves a physical address: the blob, the offset in it, and the number of bytes from there
-    /// on; nothing if there is no data.
+    /// Resolves a physical address to the blob, the offset in it, and the number of contiguous
+    /// bytes; `None` if there is no data.
     pub locate: &'c dyn Fn(u64) -> Option<(BlobId, u64, u64)>,
-    /// The sums computed before.
+    /// Addresses computed by earlier maps.
     pub sums: &'c Sums,
-    /// Whether extents are visited as they are stored, and not as pieces.
+    /// Whether extents are visited as [`Piece::Stored`].
     pub as_stored: bool,
 }
 
-/// The compressed data of one inode.
 #[derive(Clone, Copy, Debug)]
 pub struct CompressedInode {
-    /// The inode, for errors.
     pub node: NodeId,
     pub size: u64,
-    /// Offset in the metadata behind the inode and its inline attributes.
+    /// Offset in the metadata after the inode and its xattrs.
     pub end: u64,
-    /// How the index is kept.
     pub layout: IndexLayout,
-    /// Whether offsets in the metadata are offsets in the image; false in a metabox.
+    /// Whether metadata offsets are offsets in the image; false in a metabox.
     pub in_image: bool,
 }
 
-/// The layouts of compressed inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexLayout {
-    /// Eight bytes for each cluster, or encoded extents.
+    /// Eight bytes for each cluster, or extent records.
     Full,
     /// Clusters packed at two or four bytes each.
     Compact,
 }
 
-/// A piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A piece with extents of its own.
+    /// Data with an extent of its own.
     Extent(Extent),
-    /// An extent of the index as it is stored, at a physical address or, for an inline tail, an offset in the
-    /// metadata: in place of its pieces, where [`Config::as_stored`] says so.
+    /// An extent of the index, reported instead of its pieces if [`Config::as_stored`] is set. Its
+    /// address is physical, or for an inline tail an offset in the metadata.
     Stored {
-        /// Byte range in the file.
         logical: Range<u64>,
-        /// The range of its blocks, or of the tail.
+        /// The range of its blocks or of the inline tail.
         at: Range<u64>,
     },
-    /// A piece in the packed inode.
+    /// Data in the packed inode.
     Fragment {
-        /// Byte range in the file.
         logical: Range<u64>,
-        /// Its offset in the data of the packed inode.
+        /// Offset in the data of the packed inode.
         offset: u64,
     },
 }
 
 impl Piece {
-    /// Returns the byte range in the file.
     const fn logical(&self) -> &Range<u64> {
         match self {
             Self::Extent(extent) => &extent.logical,
@@ -122,7 +108,7 @@ impl Piece {
     }
 }
 
-/// Returns the offset in the metadata behind the header and the index of an inode that is not empty.
+/// Returns the metadata offset after the header and index. The inode must not be empty.
 ///
 /// # Errors
 /// `Corrupt` with the offset in the metadata, `Unsupported`, `Io`.
@@ -140,11 +126,11 @@ pub fn index_end(meta: &dyn ReadAt, config: &Config<'_>, inode: &CompressedInode
     }
 }
 
-/// Visits the pieces of `range`, which is inside the file and not empty; the first and the last one
-/// may reach past it.
+/// Visits the pieces of `range`, which must be inside the file and not empty. The first and last
+/// piece may reach past the range.
 ///
-/// One extent of the index can give two pieces: interlaced bytes of several blocks are stored in two
-/// parts. A part that lies outside of `range` is not visited.
+/// An interlaced extent of several blocks gives two pieces; one that lies outside of `range` is not
+/// visited.
 ///
 /// # Errors
 /// `Corrupt` with the offset in the metadata, `Unsupported`, `Io`, and `Limit` for an extent of too

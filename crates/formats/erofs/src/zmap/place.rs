@@ -1,4 +1,4 @@
-//! Turns an extent of the index or the records into extents of the seam.
+//! Converts an extent of an index or of records into extents of the engine.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,40 +9,36 @@ use forerun_vfs::{Bound, DecodedLen, EncodedBlock, Error, Extent, NodeId, Paddin
 use super::check::ZmapCheck;
 use super::{CompressedInode, Config, Piece, feature};
 
-/// The inputs for placing extents.
 pub struct Placing<'m> {
     pub meta: &'m dyn ReadAt,
     pub config: &'m Config<'m>,
     pub inode: &'m CompressedInode,
 }
 
-/// The place of stored bytes.
+/// Where an extent's bytes are stored.
 #[derive(Clone, Debug)]
 pub enum Source {
     Data(Range<u64>),
-    /// In the metadata, behind the index.
+    /// In the metadata, after the index.
     Meta(Range<u64>),
 }
 
-/// How bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// As they are, from the start of the blocks on.
+    /// Uncompressed, from the start of the blocks.
     Plain,
-    /// As they are, but rotated: each byte at its offset in the file's blocks.
+    /// Uncompressed but rotated: each byte is at its offset in the file's block.
     Interlaced,
-    /// Compressed, by its number.
+    /// Compressed; the format's number of the algorithm.
     Id(u8),
 }
 
-/// Why an extent cannot be placed.
 pub enum Failed {
     Check(ZmapCheck),
     Error(Error),
 }
 
 impl Failed {
-    /// Converts to an error about the structure at `offset` of the metadata.
     pub fn at(self, node: NodeId, offset: u64) -> Error {
         match self {
             Self::Check(check) => check.at(node, offset),
@@ -74,8 +70,8 @@ impl Placing<'_> {
         match algorithm {
             Algorithm::Plain => self.plain(logical, source, None, visit),
             Algorithm::Interlaced => {
-                // The first byte of the extent lies in the last of the stored blocks, at its offset
-                // in its block of the file.
+                // Interlaced data starts in the last stored block, at the offset that it has in its
+                // block of the file.
                 let block = 1 << self.config.block_bits;
                 let head = block - logical.start % block;
                 self.plain(logical, source, Some(head), visit)
@@ -87,7 +83,7 @@ impl Placing<'_> {
         }
     }
 
-    /// Visits bytes stored as they are. With `head`, that many of them are at the end of the stored
+    /// Visits uncompressed bytes. With `head`, the first `head` bytes are at the end of the stored
     /// bytes, and the rest at the start.
     fn plain(
         &self,
@@ -165,7 +161,7 @@ impl Placing<'_> {
             offset,
             len: stored,
             codec,
-            // Without zeros in front, only the decoded length gives the end of a stream of LZ4.
+            // Without leading zeros, only the decoded length tells where an LZ4 stream ends.
             decoded_len: if partial || !padded {
                 DecodedLen::Prefix(decoded)
             } else {
@@ -183,7 +179,7 @@ impl Placing<'_> {
         }
     }
 
-    /// Returns a tail whose stored form only this code can read, decoded.
+    /// Decodes a tail in the metabox, which only the driver can read.
     fn decoded(&self, block: &EncodedBlock, range: &Range<u64>) -> Result<Place, Failed> {
         let decoded = block.decoded_len.max();
         if decoded > MAX_TAIL {
@@ -217,7 +213,7 @@ impl Placing<'_> {
         Err(ZmapCheck::TailOutside { range, len })
     }
 
-    /// Resolves a range of addresses to the blob that holds all of it, and the offset there.
+    /// Resolves a physical range to the blob that holds all of it, and the offset there.
     fn locate(&self, range: &Range<u64>) -> Result<(BlobId, u64), ZmapCheck> {
         let len = range.end - range.start;
         match (self.config.locate)(range.start) {
@@ -247,5 +243,5 @@ impl Placing<'_> {
     }
 }
 
-/// The longest tail in the metadata that is decoded: an extent of the largest kind.
+/// The longest inline tail that is decoded here: the longest possible extent.
 const MAX_TAIL: u32 = 16 << 20;

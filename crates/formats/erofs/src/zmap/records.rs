@@ -1,9 +1,9 @@
-//! Encoded extents: a record for each, with addresses and lengths in bytes.
+//! Extent records, with addresses and lengths in bytes.
 //!
-//! Records of 4 bytes hold the stored length; extents are stored one after the other from one
-//! address in front of the records. Records of 8 bytes hold an address too. In both, extents of one
-//! fixed length follow each other in the file. Longer records also hold the start of the extent in
-//! the file, and are searched.
+//! A record of 4 bytes holds the stored length; extents are contiguous from one address, which
+//! precedes the records. A record of 8 bytes holds an address too. In both, extents have one fixed
+//! length in the file. Longer records also hold the start of the extent in the file, and are found
+//! by binary search.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,12 +16,12 @@ use super::header;
 use super::place::{Algorithm, Placing, Source};
 use super::sums;
 
-/// The length in a stored length field, below its flags.
+/// Mask of the length in a record's length field; its flags are above.
 const LEN: u32 = (1 << 24) - 1;
 const PARTIAL: u32 = 1 << 27;
 const FORMAT_SHIFT: u32 = 28;
 
-/// The length of the address before records of 4 bytes.
+/// Length of the address before records of 4 bytes.
 const BASE: u64 = 8;
 
 #[derive(Clone, Copy)]
@@ -29,7 +29,6 @@ struct ExtentRecord {
     /// Stored length with its flags.
     len: u32,
     address: u64,
-    /// Start of the extent in the file.
     start: u64,
 }
 
@@ -42,7 +41,6 @@ struct Table<'m> {
     bits: u8,
 }
 
-/// The fields that a record holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RecordFields {
     Length,
@@ -51,13 +49,12 @@ enum RecordFields {
     Start64,
 }
 
-/// Returns the offset behind the records of an inode.
+/// Returns the offset after the records.
 pub fn end(placing: &Placing<'_>, header: &header::Records) -> Result<u64> {
     let table = Table::new(placing, header)?;
     Ok(table.offset(table.count))
 }
 
-/// Visits the extents of a file with records.
 pub fn map(
     placing: &Placing<'_>,
     header: &header::Records,
@@ -109,7 +106,7 @@ fn give(
     visit: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, super::place::Failed> {
     if is_last && header.fragment {
-        // The stored length field is the lower half of the offset in the packed inode.
+        // The length field holds the low half of the offset in the packed inode.
         let high = if header.len > 4 {
             record.address << 32
         } else {
@@ -195,8 +192,8 @@ impl<'m> Table<'m> {
         self.start + index * self.record_len()
     }
 
-    /// Reads a record below the count. If records hold only lengths, its address follows from the
-    /// record `before`.
+    /// Reads a record, which must be below the count. A record that holds only a length gets its
+    /// address from the previous record, `before`.
     fn record(&mut self, index: u64, before: Option<ExtentRecord>) -> Result<ExtentRecord> {
         let offset = self.offset(index);
         let fixed = index << self.bits;
@@ -239,8 +236,8 @@ impl<'m> Table<'m> {
         })
     }
 
-    /// Reads a record whose address is the sum of the lengths before it, starting at the last known
-    /// one.
+    /// Reads a record whose address is the sum of the lengths before it. Sums from the last known
+    /// address.
     fn summed(&mut self, placing: &Placing<'_>, wanted: u64) -> Result<(u64, ExtentRecord)> {
         let (sums, node) = (placing.config.sums, placing.inode.node);
         let step = sums::step(self.count);
@@ -257,7 +254,7 @@ impl<'m> Table<'m> {
         Ok((index, record))
     }
 
-    /// Reads a record that is only a length, for an address.
+    /// Reads a record that holds only a length, and gives it `address`.
     fn length(&mut self, index: u64, address: u64) -> Result<ExtentRecord> {
         Ok(ExtentRecord {
             len: u32::from_le_bytes(self.bytes.get(self.offset(index))?),
@@ -296,7 +293,6 @@ impl<'m> Table<'m> {
     }
 }
 
-/// Splits bytes into little-endian words.
 fn words<const N: usize, const B: usize>(bytes: [u8; B]) -> [u32; N] {
     let mut words = [0; N];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(4)) {

@@ -1,4 +1,4 @@
-//! An extent of an index: from its head to the next one, with its blocks.
+//! An extent of a cluster index: from its head to the next head, with its blocks.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,19 +10,15 @@ use super::place::{Algorithm, Failed, Placing, Source};
 
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// The cluster in which it starts.
     pub cluster: u64,
     pub head: ExtentHead,
-    /// Byte range in the file.
     pub logical: Range<u64>,
-    /// Number of its blocks.
     pub blocks: u64,
-    /// The next cluster with a head, or the number of clusters.
+    /// The next cluster with a head, or the cluster count.
     pub next: u64,
 }
 
-/// Returns the number of blocks of an extent: one, unless the cluster behind its head holds another
-/// number. A tail that is stored elsewhere has none.
+/// Returns the block count of an extent: 1 unless the cluster after its head holds another number.
 pub fn blocks(
     header: &header::Index,
     kind: Kind,
@@ -38,8 +34,8 @@ pub fn blocks(
     match counted {
         Some(_) if !big => Err("extents of this file have one block"),
         Some(blocks) => Ok(blocks),
-        // An extent inside one cluster has no place for a count, and plain extents need not have
-        // one.
+        // An extent inside one cluster has no entry that could hold a count, and uncompressed
+        // extents may omit it.
         None if big && inner && kind != Kind::Plain => Err("they are not counted"),
         None => Ok(1),
     }
@@ -64,7 +60,8 @@ impl Span {
         let source = match header.tail {
             Tail::Fragment { offset } if is_last => {
                 let high = match placing.inode.layout {
-                    // The block field of an extent without blocks: the upper half of the offset.
+                    // A fragment has no blocks, so its block field holds the high half of the
+                    // offset.
                     super::IndexLayout::Full => block << 32,
                     super::IndexLayout::Compact => 0,
                 };

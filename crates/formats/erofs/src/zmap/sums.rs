@@ -1,9 +1,8 @@
-//! Addresses computed by summing: if records hold only lengths, an extent lies behind all earlier
-//! ones.
+//! Remembered addresses of records that hold only lengths: such an extent follows all earlier ones.
 //!
-//! Each file is mapped piece by piece, and each piece would sum from the start: a sequential read
-//! of a file of n extents would take n * n / 2 additions. So the address of every n-th record is
-//! remembered, for recently mapped files. The sums follow from the image alone, so they never
+//! A file is mapped range by range. Summing from the start for each range would take n * n / 2
+//! additions for a sequential read of n extents. So one address in every `STEP` or more is
+//! remembered for recently mapped files. Addresses follow from the image alone, so they never
 //! become stale.
 
 use std::collections::VecDeque;
@@ -12,28 +11,27 @@ use std::sync::{Mutex, MutexGuard};
 use forerun_io::{Unpoisoned, u64_from, usize_from};
 use forerun_vfs::NodeId;
 
-/// Records between two remembered addresses, in files that are not too long for that.
+/// Minimum number of records between two remembered addresses.
 const STEP: u64 = 64;
-/// Most addresses remembered of one file: together with the number of files, half a MiB.
+/// Most addresses remembered of one file: half a MiB for all files.
 const ADDRESSES: u64 = 4096;
 /// Most files with remembered addresses.
 const FILES: usize = 16;
 
-/// The addresses of some files.
 #[derive(Debug, Default)]
 pub struct Sums {
-    /// The most recently mapped file comes last.
+    /// The most recently mapped file is last.
     files: Mutex<VecDeque<(NodeId, Vec<u64>)>>,
 }
 
-/// Returns the number of records between two remembered addresses, in a file of `count` records.
+/// Returns the number of records between two remembered addresses in a file of `count` records.
 pub fn step(count: u64) -> u64 {
     count.div_ceil(ADDRESSES).max(STEP)
 }
 
 impl Sums {
-    /// Returns the last record up to `index` whose address is known, with that address. `step` is
-    /// always the same for a node.
+    /// Returns the last record up to `index` whose address is known, and that address. `step` must
+    /// be the same in all calls for a node.
     pub fn before(&self, node: NodeId, step: u64, index: u64) -> Option<(u64, u64)> {
         let mut files = self.files();
         let position = files.iter().position(|(other, _)| *other == node)?;
@@ -91,7 +89,7 @@ mod tests {
         }
         assert_eq!(sums.before(node, 64, 63), Some((0, 0)));
         assert_eq!(sums.before(node, 64, 64), Some((64, 640)));
-        // 192 was learned out of turn.
+        // 192 was not the next address to remember, so it was ignored.
         assert_eq!(sums.before(node, 64, 1000), Some((128, 1280)));
         for other in 2..18 {
             sums.learn(NodeId(other), 64, 0, 0);

@@ -1,5 +1,5 @@
-//! Compressed images by Debian's mkfs.erofs: they read back as their trees, and each cluster is
-//! decoded once.
+//! Compressed images made by Debian's mkfs.erofs: they read back as their trees, and each cluster
+//! is decoded once.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,13 +13,13 @@ use forerun_vfs::Place;
 
 use crate::common::{Sample, model_of, reader};
 
-/// Creates lines that compress about as well as source code, different for each seed.
+/// Creates lines that compress about as well as source code, and differ between seeds.
 fn text(len: usize, seed: usize) -> Vec<u8> {
     let line = |n: usize| format!("{:x} line {n} of {seed}\n", (n * 7919 + seed) % 65_521);
     (0..).flat_map(|n| line(n).into_bytes()).take(len).collect()
 }
 
-/// Creates files with clusters of every kind: text, noise between text, zeros, ends of every
+/// Creates files with every kind of cluster: text, noise between text, zeros, tails of every
 /// length.
 fn populate(tree: &Path) {
     let file = |name: &str, bytes: Vec<u8>| fs::write(tree.join(name), bytes).unwrap();
@@ -31,7 +31,7 @@ fn populate(tree: &Path) {
         [text(7000 + n * 13, n), noise].concat()
     });
     file("mixed", mixed.collect());
-    // The packs of sixteen clusters start and end at different places in these.
+    // These lengths move the start and end of the packs of sixteen clusters.
     for len in [1, 4095, 4096, 4097, 5000, 65_536, 69_632, 70_000, 131_073] {
         file(&format!("length-{len}"), text(len, len));
     }

@@ -1,5 +1,5 @@
-//! Compressed images by mkfs.erofs 1.9.3, which Debian does not have: every codec, index and way of
-//! keeping tails. They hold the same files, in blocks of 512 bytes so as to be small.
+//! Compressed images by mkfs.erofs 1.9.3, which is newer than Debian's: every codec, index and way
+//! of storing tails. They hold the same files, in blocks of 512 bytes to keep them small.
 //!
 //! | image | `-b512 --all-root` and |
 //! |---|---|
@@ -22,8 +22,8 @@
 //! | zstd-metabox | `-zzstd,19 -C4096 -m4096 -E48bit` |
 //! | lzma-4k | `-b4096 -zlzma -C65536 -Eztailpacking,fragments` |
 //!
-//! No mkfs.erofs of today leaves LZ4 without zeros in front. In lz4-unpadded each stream was moved
-//! to the start of its block by hand, and the feature bits cleared; the kernel reads it.
+//! Current versions of mkfs.erofs always put zeros before LZ4 streams. In lz4-unpadded each stream
+//! was moved to the start of its block by hand, and the feature bits were cleared. Linux reads it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -55,14 +55,13 @@ fn goldens() -> Vec<(String, Vec<u8>)> {
     images
 }
 
-/// The contents of each: name, length, BLAKE3.
+/// Name, length and BLAKE3 digest of every file.
 const CONTENTS: &str = include_str!("golden/zmap/contents");
 
 fn open(image: Vec<u8>) -> Result<Erofs> {
     Erofs::open(OpenWith::new(Arc::new(MemorySource::new(image))))
 }
 
-/// Returns the regular files, as far as a walk gets.
 fn files(fs: &dyn FileSystem) -> Vec<(String, NodeId, u64)> {
     let mut files = Vec::new();
     for entry in Walk::new(fs, fs.root(), &Limits::default()) {
@@ -136,13 +135,12 @@ fn the_goldens_have_every_codec_whole_and_in_part() {
     assert!(seen.contains("stored"), "{seen:?}");
 }
 
-/// Checks images with every byte changed: whatever the index then says, extents follow each other
-/// without gap or overlap, or there is an error.
+/// Changes every byte of the images: maps must return contiguous extents or an error.
 #[test]
 fn no_byte_makes_a_map_break_its_contract() {
     let mut failed = BTreeSet::new();
     for (name, image) in goldens() {
-        // The data of files is not changed: indexes are in front of it, or close to the end.
+        // File data is not changed: indexes are before it or close to the end.
         for at in 1024..image.len() {
             if image[at] == 0 && at % 16 != 0 {
                 continue;
@@ -175,7 +173,7 @@ fn no_byte_makes_a_map_break_its_contract() {
             }
         }
     }
-    // The checks that a byte or two can fail.
+    // The checks that a change of one or two bytes can trigger.
     for check in [
         "Algorithm",
         "BlockCount",
@@ -196,7 +194,7 @@ fn no_byte_makes_a_map_break_its_contract() {
     }
 }
 
-/// Checks the same for decoded bytes: whatever they decode to, the length is as declared.
+/// Changes bytes of the images: a read must return the declared length or an error.
 #[test]
 fn no_byte_makes_a_read_panic() {
     for (name, image) in goldens() {

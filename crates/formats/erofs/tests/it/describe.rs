@@ -1,4 +1,4 @@
-//! The on-disk fields of small images, as `info` and `dump` show them.
+//! On-disk fields of small images, as `info` and `dump` show them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
+//! Hostile images give an error with the offset, never a panic, a hang or unbounded memory.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use forerun_vfs::{Error, FileSystem, NodeId, OpenWith, Result};
 
 use crate::golden;
 
-/// The superblock, and the places it leads to.
+/// Offsets of the superblock and of the structures it points to.
 const SB: usize = 1024;
 const DEVICE: usize = 1152;
 const PREFIX: usize = 1280;
@@ -340,7 +340,6 @@ fn xattrs_that_lie() {
     insta::assert_snapshot!("xattrs", told(images, fuzzing::walk));
 }
 
-/// Returns names and values of all xattrs of a node.
 fn xattrs_of(fs: &Erofs, node: NodeId) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut all = Vec::new();
@@ -386,8 +385,7 @@ fn an_xattr_whose_name_ends_with_a_dot_is_shown() {
     assert!(fuzzing::walk(&image).is_empty());
 }
 
-/// Checks xattrs as mkfs.erofs stores digests of files: under a long prefix that is in no
-/// namespace.
+/// mkfs.erofs stores digests of files as xattrs under a long prefix that is in no namespace.
 #[test]
 fn xattrs_outside_of_all_name_spaces_are_hidden() {
     let image = with(PREFIX + 2, &[0]);
@@ -448,7 +446,7 @@ fn every_truncation_is_noticed() {
             assert!(known, "{len}: {error}");
         }
     }
-    // Bytes behind an image are no part of it.
+    // Bytes after the end of an image are not part of it.
     assert!(fuzzing::walk(&[&image[..], &[0xff; 5000]].concat()).is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! Images that lie about the packed inode or its contents.
+//! Hostile packed inodes.
 
 use std::sync::Arc;
 
@@ -10,11 +10,10 @@ use forerun_testkit::trees::tree_of;
 use forerun_testkit::{generate, told};
 
 const SB: usize = 1024;
-/// Fields of the superblock.
 const CHECKSUM_FLAG: usize = SB + 8;
 const FEATURES: usize = SB + 80;
 const PACKED: usize = SB + 96;
-/// Flag of a header: the whole file is in the packed inode.
+/// Flag of the map header: the whole file is in the packed inode.
 const WHOLE: u64 = 1 << 63;
 
 /// An image with blocks of 512 bytes in which `a` is a fragment, and `b` ends with one.
@@ -61,8 +60,8 @@ impl Sample {
         (inode - self.inode(0)) as u64 / 32
     }
 
-    /// Returns the offset of the inode with this name in the root, whose entries lie behind its
-    /// inode.
+    /// Returns the offset of the inode that the root lists under `name`. The root's entries follow
+    /// its inode.
     fn named(&self, name: u8) -> usize {
         let root = u16::from_le_bytes(self.image[SB + 14..SB + 16].try_into().unwrap());
         let entries = self.inode(root.into()) + 32;

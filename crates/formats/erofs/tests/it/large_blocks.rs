@@ -1,4 +1,4 @@
-//! Images with blocks above 4 KiB, read by the driver. Linux mounts them, and fsck.erofs reads
+//! Images with blocks above 4 KiB, read by the driver only. Linux mounts them, and fsck.erofs reads
 //! them, only on machines with larger pages.
 
 use std::fs;
@@ -14,7 +14,8 @@ use forerun_testkit::{generate, temp_dir};
 
 use crate::common;
 
-/// Creates contents with lengths around the borders of blocks and clusters, compressible and not.
+/// Creates contents with lengths around the boundaries of blocks and clusters, compressible and
+/// not.
 fn contents() -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for size in [1, 8192, 16_384, 65_536, 131_072, 300_000, 1_100_000_usize] {
@@ -106,7 +107,7 @@ fn blocks_of_every_size_are_read_back() {
                 let node = fs.lookup(fs.root(), file.as_bytes()).unwrap().unwrap();
                 let data = reader.read(node, 0, bytes.len() + 1).unwrap();
                 assert!(data[..] == bytes[..], "{block_size} {name}: {file}");
-                // i_mode and, in both forms of an inode, the low half of i_size.
+                // i_mode and the low half of i_size are at the same offsets in both inode forms.
                 let layout = fs.capabilities().layout.unwrap();
                 let at = layout.inode_offset(node).unwrap() as usize;
                 let mode = u16::from_le_bytes(image[at + 4..at + 6].try_into().unwrap());

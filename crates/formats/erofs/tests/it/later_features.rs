@@ -1,4 +1,4 @@
-//! Images with features that only later versions of mkfs.erofs make.
+//! Features that only newer versions of mkfs.erofs support.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ fn every_image_shows_the_same_tree() {
                 let len = metadata.size as usize;
                 let data = reader.read(entry.node, 0, len + 1).unwrap();
                 found.insert(entry.path.clone(), data.to_vec());
-                // From the middle, too.
+                // Read from the middle, too.
                 let data = reader.read(entry.node, metadata.size / 2, len).unwrap();
                 assert_eq!(&data[..], &found[&entry.path][len / 2..], "{name}");
             }
@@ -72,7 +72,7 @@ fn metadata_that_lies_apart_is_named() {
     }
 }
 
-/// Checks a packed inode that refers to itself, which would never end.
+/// A packed inode that refers to itself would never end.
 #[test]
 fn a_packed_inode_in_itself() {
     let (_, mixed) = golden::images()

@@ -1,4 +1,4 @@
-//! Images made by mkfs.erofs read back as their trees, and as the kernel reads them.
+//! Images made by mkfs.erofs read back as their trees, and as Linux reads them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,7 +13,7 @@ use forerun_vfs::{Error, Extent, FollowLast, NodeId, Place, resolve};
 
 use crate::common::*;
 
-/// The expected differences of an image from the tree.
+/// How the image is expected to differ from the tree.
 #[derive(Clone, Copy, Default)]
 struct Expect {
     no_xattrs: bool,
@@ -21,7 +21,8 @@ struct Expect {
     no_owners: bool,
 }
 
-/// Makes an image with these options, reads all of it, and compares it with the tree and the kernel.
+/// Makes an image with these options, reads all of it, and compares it with the tree and with
+/// Linux.
 fn check(sample: &Sample, options: &[&str], expect: Expect) {
     // Shown if the test fails.
     eprintln!("{options:?}");
@@ -60,7 +61,8 @@ fn check_image(sample: &Sample, image: &Path, devices: &[PathBuf], expect: Expec
     }
     if require::kernel_filesystem("erofs") {
         let mounted = Mounted::new("erofs", &mount, image, sample.path("mnt"));
-        // Here with times to the nanosecond and links, which the model compares only in part.
+        // The comparison with Linux includes nanoseconds and links, which the model has only in
+        // part.
         let kernel = TreeModel::of_host(&mounted.path).unwrap();
         kernel.assert_same(&actual, &Keeps::EVERYTHING);
         for (path, node) in &kernel.nodes {
@@ -121,7 +123,7 @@ fn times_and_owners_that_are_not_the_tree_s() {
     check(&sample, &["--all-root"], no_owners);
 }
 
-/// Checks short inodes, which hold neither large owners nor times.
+/// Compact inodes hold neither large owner ids nor times.
 #[test]
 fn short_inodes() {
     let populate = |tree: &Path| {
@@ -179,11 +181,11 @@ fn data_on_another_device() {
     let options = ["--chunksize", "4096", &option];
     eprintln!("{options:?}");
     let image = sample.make(&options);
-    // The bytes that a loop device cuts off belong to the data.
+    // The bytes that the loop device cuts off are file data.
     let len = fs::metadata(&device).unwrap().len();
     assert!(len > 0 && len % 4096 == 0);
     check_image(&sample, &image, &[device], AS_IS);
-    // Without it, everything but its data can be read.
+    // Without the device, everything except the data on it is readable.
     let reader = reader(&image, &[]);
     let fs = reader.fs();
     let path = b"sizes/65537";
@@ -229,7 +231,7 @@ fn an_empty_tree() {
     assert_eq!(fs.lookup(fs.root(), b"missing").unwrap(), None);
 }
 
-/// Checks an image in a window, with bytes behind its end.
+/// Reads an image from a window of a file, with other bytes around it.
 #[test]
 fn what_lies_around_an_image_does_not_matter() {
     let Some(sample) = Sample::new(|tree| fs::write(tree.join("a"), "a").unwrap()) else {
@@ -260,8 +262,8 @@ fn twenty_thousand_entries() {
     check_names(fs, dir, (0..count).map(names).collect());
 }
 
-/// Extents of a chunk that go on where a device without a length begins: those before and behind the range that was asked for
-/// are not visited, or a plan would read and decode them again.
+/// A chunk may continue on a device of unknown length. Its extents outside of the range must not be
+/// visited: a plan would read and decode them again.
 #[test]
 fn a_chunk_that_goes_on_where_a_device_begins_is_mapped_and_read_in_parts() {
     const MIB: u64 = 1 << 20;

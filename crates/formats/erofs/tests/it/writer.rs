@@ -1,4 +1,5 @@
-//! Decisions of the writer: what it shares and refuses, and that only tree and options matter.
+//! Decisions of the writer: what it shares, what it rejects, and that only the tree and the options
+//! matter.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use forerun_vfs::{Device, Timestamp};
 
 const LZ4: FillEncoding = FillEncoding::Lz4;
 
-/// Creates small files, files of several blocks, long ones, duplicates of all, and holes.
+/// Creates short, medium and long files, a duplicate of each, and holes.
 fn mixed() -> Tree {
     forerun_testkit::trees::mixed(4, 9_000_000)
 }
@@ -88,7 +89,7 @@ fn equal_contents_are_stored_once() {
             let one = len_of(&tree_of(&[("a", &bytes)]), &options);
             let twins = tree_of(&[("a", &bytes), ("b", &bytes), ("c", &bytes)]);
             let three = len_of(&twins, &options);
-            // Indexes and ends of files are each file's own.
+            // Indexes and tails of files are not shared.
             assert!(three <= one + 8192 + len / 200, "{len}: {one} {three}");
             let two = len_of(&tree_of(&[("a", &bytes), ("b", &other)]), &options);
             let chunks = options.chunk_size.is_some();
@@ -133,7 +134,7 @@ fn packed(fragments: Fragments, cluster_size: u32) -> ErofsOptions {
 
 #[test]
 fn ends_of_files_share_blocks_in_the_packed_inode() {
-    // Each alone takes a block, together the ends of the long ones take almost none.
+    // Each file alone takes a block; together, the tails of the long ones take almost none.
     let names: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     let contents: Vec<Vec<u8>> = (0..200).map(|n| generate::bytes(n, 3000)).collect();
     let files = names.iter().zip(&contents);
@@ -154,7 +155,7 @@ fn ends_of_files_share_blocks_in_the_packed_inode() {
     );
     assert!(tails < apart - 100 * 4096, "{apart} {tails}");
     assert!(all.abs_diff(tails) < tails / 20, "{tails} {all}");
-    // Equal ends of different files are stored once.
+    // Equal tails of different files are stored once.
     let twins = |n: u8| {
         let end = generate::bytes(1, 3000);
         let files = (0..n).map(|n| {
@@ -279,7 +280,7 @@ fn the_superblock_says_what_was_asked() {
     );
 }
 
-/// Checks that the writer refuses the tree with this message, before it writes a byte.
+/// Checks that the writer rejects the tree with this message before it writes a byte.
 #[track_caller]
 fn assert_refused(tree: &Tree, options: &ErofsOptions, expected: &str) {
     let mut out = Vec::new();

@@ -1,8 +1,8 @@
-//! Every option of the writer, judged by the Linux kernel and by fsck.erofs.
+//! Every option of the writer, checked by Linux and fsck.erofs.
 //!
-//! Blocks above 4 KiB are in `large_blocks.rs`: Linux and fsck.erofs read them only on machines with
-//! larger pages. `FORERUN_MATRIX=all` adds each encoding in each size of clusters with each way of
-//! storing and finding compressed bytes, which takes minutes.
+//! Blocks above 4 KiB are in `large_blocks.rs`: Linux and fsck.erofs read them only on machines
+//! with larger pages. `FORERUN_MATRIX=all` adds every combination of encoding, cluster size and way
+//! of storing data and indexes, which takes minutes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -74,7 +74,6 @@ impl Rows {
         }
     }
 
-    /// Adds ways of storing and finding compressed bytes.
     fn layouts(&mut self) {
         for cluster_size in [8 << 10, 128 << 10, 1 << 20] {
             let name = format!("lz4hc in clusters of {cluster_size}");
@@ -122,7 +121,6 @@ impl Rows {
         }
     }
 
-    /// Adds each encoding in each size of clusters with each way of storing.
     fn every_combination(&mut self) {
         let encodings: Vec<FillEncoding> = (self.0.iter())
             .filter_map(|row| Some(row.options.compression.as_ref()?.encoding.clone()))
@@ -231,7 +229,7 @@ fn judge(sample: &Sample, row: &Row<ErofsOptions>, dir: &Path, blobs: &Path) -> 
             let mut fsck = Command::new("fsck.erofs");
             fsck.arg(format!("--extract={}", extracted.display()));
             if !is_old {
-                // Without it, the packed inode is extracted to that place.
+                // Without `--path`, fsck.erofs extracts the packed inode to this directory.
                 fsck.arg("--path=/");
             }
             if options.blob.is_some() {
@@ -249,7 +247,7 @@ fn judge(sample: &Sample, row: &Row<ErofsOptions>, dir: &Path, blobs: &Path) -> 
     judged
 }
 
-/// Returns what fsck.erofs 1.5 extracts: no set-id bits, no holes among chunks, a file for each name and
+/// Returns what fsck.erofs 1.5 extracts: no set-id bits, no holes among chunks, no hard links and
 /// no extended attributes.
 fn extractable(mut model: TreeModel, holes: bool) -> TreeModel {
     let is_hole = |path: &[u8]| path.ends_with(b"hole") || path.starts_with(b"a hole");
@@ -260,7 +258,7 @@ fn extractable(mut model: TreeModel, holes: bool) -> TreeModel {
     model
 }
 
-/// Returns why the kernel does not read such an image, if it does not.
+/// Returns why the kernel does not read an image with these options, or `None` if it does.
 fn unreadable(options: &ErofsOptions) -> Option<String> {
     let option = match options.compression.as_ref()?.encoding {
         FillEncoding::Lz4 | FillEncoding::Lz4Hc { .. } => "CONFIG_EROFS_FS_ZIP",
@@ -271,12 +269,12 @@ fn unreadable(options: &ErofsOptions) -> Option<String> {
     (kernel_option(option) == Some(false)).then(|| format!("it was built without {option}"))
 }
 
-/// Returns whether fsck.erofs is version 1.5, that of Debian 12.
+/// Returns whether fsck.erofs is version 1.5, as in Debian 12.
 fn is_old_fsck() -> bool {
     run(Command::new("fsck.erofs").arg("-V")).contains("fsck.erofs 1.5")
 }
 
-/// Returns what fsck.erofs 1.5 does not support in such an image, if anything.
+/// Returns which of these options fsck.erofs 1.5 does not support.
 fn unknown_to_old_fsck(options: &ErofsOptions) -> Option<&'static str> {
     if let Some(with) = &options.compression {
         match with.encoding {
@@ -299,7 +297,7 @@ fn unknown_to_old_fsck(options: &ErofsOptions) -> Option<&'static str> {
     prefixes.then_some("version 1.5 does not know prefixes of names")
 }
 
-/// Returns a number for each codec. A new codec does not compile without one.
+/// Returns an index for each codec. A new codec does not compile without one.
 const fn number(encoding: &FillEncoding) -> usize {
     match encoding {
         FillEncoding::Lz4 => 0,

@@ -1,4 +1,4 @@
-//! The Linux kernel and fsck.erofs read images of the writer.
+//! Linux and fsck.erofs read the writer's images.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,11 +16,10 @@ use crate::writer_common::{
     Via, everything, image, mounted, mounted_with, oracles, run, xattrs_of,
 };
 
-/// A tree of the host, and its model.
 struct Sample {
-    /// In memory: the trees are many, and are soon removed again.
+    /// In memory, because there are many trees and they are soon deleted.
     files: TempDir,
-    /// On a disk: Linux mounts no file in memory as an image.
+    /// On disk, because Linux cannot mount an image file that is in memory.
     dir: TempDir,
     tree: Tree,
     model: TreeModel,
@@ -42,7 +41,7 @@ impl Sample {
         }
     }
 
-    /// Writes an image, and lets the kernel and fsck.erofs read all of it.
+    /// Writes an image, and checks how Linux and fsck.erofs read it.
     fn check(&self, options: &ErofsOptions) {
         let path = self.write(options);
         for via in [Via::File, Via::Loop] {
@@ -55,7 +54,8 @@ impl Sample {
     }
 
     fn write(&self, options: &ErofsOptions) -> std::path::PathBuf {
-        // A name of its own: mount(8) takes a loop device again that it finds on a file, with what that has in memory.
+        // Use a new name each time: mount(8) reuses a loop device that it finds on a file, with its
+        // stale cache.
         let number = NEXT_IMAGE.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.path().join(format!("image-{number}"));
         fs::write(&path, image(&self.tree, options).unwrap()).unwrap();
@@ -74,9 +74,8 @@ impl Sample {
     }
 }
 
-/// Returns whether fsck.erofs supports such images. Version 1.5, that of Debian 12, supports only
-/// LZ4, only blocks of the page size, and neither prefixes of names nor shared extents nor
-/// fragments.
+/// Returns whether fsck.erofs supports images with these options. Version 1.5 of Debian 12 supports
+/// only LZ4 and blocks of the page size, and no name prefixes, shared extents or fragments.
 fn fsck_knows(options: &ErofsOptions) -> bool {
     let codec = options.compression.as_ref().is_none_or(|with| {
         matches!(
@@ -151,7 +150,8 @@ const MICRO_LZMA: FillEncoding = FillEncoding::MicroLzma {
     level: 6,
     dictionary: 1 << 20,
 };
-/// Where matches are of no interest: on long repeats, the search for the best takes most of the time of the tests.
+/// A fast encoding for tests that do not depend on the matches: searching long repeats for the best
+/// match takes most of their time.
 const FAST_MICRO_LZMA: FillEncoding = FillEncoding::MicroLzma {
     level: 1,
     dictionary: 1 << 20,
@@ -283,7 +283,7 @@ fn attributes() {
     }
 }
 
-/// Creates program text and program code, in small files and in one large one.
+/// Creates source code and machine code, in small files and one large file.
 fn real(dir: &Path) {
     let sources = workspace_root().join("crates");
     run(Command::new("cp")
@@ -338,7 +338,7 @@ fn images_are_as_small_as_those_of_mkfs() {
     }
 }
 
-/// Checks that the inodes lie in the order of a walk, as `find` sees it.
+/// The inodes lie in the order in which `find` walks them.
 #[test]
 fn inodes_lie_in_the_order_of_a_walk() {
     use std::os::unix::fs::MetadataExt;
@@ -365,7 +365,7 @@ fn inodes_lie_in_the_order_of_a_walk() {
             if metadata.nlink() > 1 && !metadata.is_dir() {
                 continue;
             }
-            // Numbers count units of 32 bytes.
+            // Inode numbers count units of 32 bytes.
             let at = metadata.ino() * 32;
             back = last.saturating_sub(at).max(back);
             last = last.max(at);

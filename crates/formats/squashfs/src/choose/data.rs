@@ -1,4 +1,4 @@
-//! The codec by the data of a file, for images whose metadata is stored as it is.
+//! Finds the codec from file data, for images with uncompressed metadata.
 
 use std::ops::ControlFlow;
 
@@ -12,22 +12,22 @@ use crate::image::Image;
 use crate::superblock::Superblock;
 use crate::{dir, map};
 
-/// Entries of directories that are looked at for a file with an encoded block.
+/// Directory entries examined to find a file with a compressed block.
 const ENTRIES: usize = 1024;
-/// Blocks of a file that are looked at.
+/// Blocks examined in each file.
 const BLOCKS: u64 = 64;
 
-/// An encoded block of a file.
+/// A compressed block of a file, to try codecs on.
 pub struct SampleBlock {
     stored: Vec<u8>,
     len: usize,
-    /// It has that length, not only at most.
+    /// Whether `len` is the exact decoded length, not only an upper bound.
     is_exact: bool,
 }
 
 impl SampleBlock {
-    /// Reads a block of a file, of one whose decoded length is known if there is one. Returns nothing if no file
-    /// that can be found has any.
+    /// Reads a compressed block of a file, preferably one with an exactly known decoded length.
+    /// Returns `None` if it finds no compressed block.
     ///
     /// # Errors
     /// `Io`.
@@ -37,7 +37,7 @@ impl SampleBlock {
         };
         let (DecodedLen::Exact(len) | DecodedLen::AtMost(len) | DecodedLen::Prefix(len)) =
             block.decoded_len;
-        // Neither is longer than a block: the mapping checks it.
+        // The map checks that neither is longer than a block.
         let mut stored = vec![0; usize::try_from(block.len).unwrap_or_default()];
         read(with, block.offset, &mut stored)?;
         Ok(Some(Self {
@@ -47,7 +47,6 @@ impl SampleBlock {
         }))
     }
 
-    /// Returns whether the codec decodes the block.
     pub fn fits(&self, codec: Codec) -> bool {
         match codec.decode_up_to(&self.stored, &mut vec![0; self.len]) {
             Ok(found) if self.is_exact => found == self.len,
@@ -57,7 +56,7 @@ impl SampleBlock {
     }
 }
 
-/// Returns an encoded block of a file: of one whose decoded length is known, if there is one.
+/// Finds a compressed block of a file, preferably one with an exactly known decoded length.
 fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<EncodedBlock>> {
     let image = Image::assemble(with.clone(), superblock.clone(), &mut Err)?;
     let mut dirs = vec![NodeId(image.superblock.root.raw())];
@@ -93,7 +92,6 @@ fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<Enco
     Ok(fragment)
 }
 
-/// Returns the first encoded block of a file.
 fn encoded(image: &Image, node: NodeId) -> Result<Option<EncodedBlock>> {
     let file = image.file(node)?;
     if file.size == 0 {
@@ -114,7 +112,7 @@ fn encoded(image: &Image, node: NodeId) -> Result<Option<EncodedBlock>> {
     Ok(found)
 }
 
-/// Returns nothing in place of damage, which the reader of that node will report.
+/// Turns an error for damage into `None`: reading that node reports the damage.
 fn passing_over_damage<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),

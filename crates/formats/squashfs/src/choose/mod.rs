@@ -1,5 +1,5 @@
-//! Chooses what images do not say, or not rightly: the codec of those before 4.0, of those of vendors, and of
-//! LZMA, which has several headers; and the byte order of the headers of metadata blocks in big-endian 4.0.
+//! Finds what an image does not declare, or declares wrongly: the codec before 4.0 and in vendors'
+//! images, the variant of LZMA, and the byte order of metadata block headers in big-endian 4.0.
 
 mod data;
 
@@ -18,12 +18,12 @@ use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
 use crate::superblock::Superblock;
 use crate::{dir, variant};
 
-/// Headers of metadata blocks that are looked at, at most: by chance even a few do not fit one another.
+/// Most metadata block headers examined. Random data fails to form a chain after a few of them.
 const HEADERS: usize = 16;
 
-/// Returns the byte order of the headers of metadata blocks. The one known vendor of big-endian images of 4.0
-/// left the headers little-endian. The header of a block leads to the next one, up to the end of the inode
-/// table: the order is the one in which more of them fit.
+/// Returns the byte order of metadata block headers. The one known vendor of big-endian 4.0 images
+/// left these headers little-endian. Each header gives the offset of the next one, up to the end of
+/// the inode table: the byte order with the longer valid chain wins.
 ///
 /// # Errors
 /// `Io`.
@@ -37,7 +37,7 @@ pub fn headers(with: &OpenWith, superblock: &Superblock) -> Result<ByteOrder> {
         Ordering::Less => return Ok(big),
         Ordering::Equal => {}
     }
-    // The only header has two equal bytes, or there is damage.
+    // The only header has two equal bytes, or the image is damaged.
     for headers in [little, big] {
         let superblock = Superblock {
             headers,
@@ -50,7 +50,8 @@ pub fn headers(with: &OpenWith, superblock: &Superblock) -> Result<ByteOrder> {
     Ok(little)
 }
 
-/// Returns the number of headers of the inode table that fit one another in this byte order.
+/// Returns the length of the valid chain of headers in the inode table in this byte order, or
+/// [`HEADERS`] if it reaches the table's end.
 fn fitting(with: &OpenWith, superblock: &Superblock, headers: ByteOrder) -> Result<usize> {
     let (mut at, end) = (superblock.inode_table, superblock.directory_table);
     let mut found = 0;
@@ -70,8 +71,8 @@ fn fitting(with: &OpenWith, superblock: &Superblock, headers: ByteOrder) -> Resu
     Ok(HEADERS)
 }
 
-/// Returns the codec of the image. Decodes the metadata block of the root with one candidate after
-/// the other, once for the whole image.
+/// Returns the codec of the image. If the image does not declare it reliably, tries candidates on
+/// the root's metadata block, once for the whole image.
 ///
 /// # Errors
 /// `Io`.
@@ -88,12 +89,12 @@ pub fn codec(with: &OpenWith, superblock: &Superblock, head: &[u8]) -> Result<Co
     let declared_too = superblock.legacy.is_none().then_some(declared);
     let others = candidates(superblock, &block);
     let all = declared_too.into_iter().chain(others);
-    // None fits: the usual one reports the error.
+    // No candidate fits: reading with the declared codec will report the error.
     Ok(fitting_codec(with, superblock, &block, all)?.unwrap_or(declared))
 }
 
-/// Returns the LZMA of an image of 4.0 that says gzip and cannot be read so: some vendors put LZMA in gzip's
-/// place. Returns nothing for all other images.
+/// Returns the LZMA variant of a 4.0 image that declares gzip but holds LZMA, as some vendors'
+/// images do. Returns `None` for all other images.
 ///
 /// # Errors
 /// `Io`.
@@ -107,8 +108,8 @@ pub fn undeclared(with: &OpenWith, superblock: &Superblock) -> Result<Option<Cod
     fitting_codec(with, superblock, &block, with_headers().into_iter())
 }
 
-/// Returns the first of the codecs that decodes this metadata block, the listing of the root and the data of a
-/// file; without one, the first that lists the root.
+/// Returns the first codec that decodes this metadata block, the root's listing and the data of a
+/// file. If there is none, returns the first codec that lists the root.
 fn fitting_codec(
     with: &OpenWith,
     superblock: &Superblock,
@@ -121,11 +122,11 @@ fn fitting_codec(
         let Ok(1..) = candidate.decode_up_to(block, &mut out) else {
             continue;
         };
-        // A checksum, or a length in the stream, leaves nothing to chance.
+        // Other streams have a checksum or a length, so they do not decode by chance.
         if !matches!(candidate, Codec::LzmaBare(_)) {
             return Ok(Some(candidate));
         }
-        // Wrong properties may decode a short block, but hardly one of data too.
+        // Wrong LZMA properties may decode a short block by chance, but hardly a data block too.
         if !lists_the_root(with, superblock, candidate)? {
             continue;
         }
@@ -142,13 +143,13 @@ fn fitting_codec(
     Ok(second)
 }
 
-/// Returns the first metadata block that is encoded, of those that the root needs.
+/// Returns the first compressed metadata block among those that the root needs.
 fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<Vec<u8>>> {
     let root = superblock.inode_table.checked_add(superblock.root.block());
     let frame = Frame::of(superblock);
     let mut starts: Vec<u64> = root.into_iter().collect();
     starts.push(superblock.directory_table);
-    // A block of fragments' places is stored as it is only where inodes are too.
+    // The fragment table need not be tried: it is uncompressed only if inodes are too.
     starts.dedup();
     for start in starts {
         let mut header = [0; 2];
@@ -175,8 +176,8 @@ fn first_encoded(with: &OpenWith, superblock: &Superblock) -> Result<Option<Vec<
     Ok(None)
 }
 
-/// Returns the codec of an image whose metadata is stored as it is: the first that decodes the data of a file.
-/// Where no file has any, nothing depends on it.
+/// Returns the codec of an image with uncompressed metadata: the first one that decodes the data of
+/// a file. If no file data is compressed, the codec does not matter.
 fn plain(with: &OpenWith, superblock: &Superblock) -> Result<Codec> {
     let declared = superblock.codec;
     let others = candidates(superblock, &[]);

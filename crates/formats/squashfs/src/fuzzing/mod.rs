@@ -1,4 +1,4 @@
-//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
+//! Entry points for fuzz targets, which ordinary tests call too. Not part of the API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ mod parts;
 pub use forerun_vfs::exercise::limits;
 pub use parts::{Parts, inode, set};
 
-/// Parses `bytes` as a superblock of sources of different lengths.
+/// Parses `bytes` as a superblock, for sources of different lengths.
 pub fn superblock(bytes: &[u8]) {
     for source_len in [u64_from(bytes.len()), u64::from(u32::MAX), u64::MAX] {
         if let Ok(superblock) = Superblock::parse(bytes, source_len) {
@@ -29,7 +29,7 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// Parses `bytes` as inodes that the root's entries lead to, one at each even byte.
+/// Parses `bytes` as inodes; the root has an entry for each even offset.
 pub fn inodes(bytes: &[u8]) {
     let mut parts = Parts::default();
     let first = parts.inodes.len();
@@ -43,8 +43,8 @@ pub fn inodes(bytes: &[u8]) {
     }
 }
 
-/// Parses `bytes` as the listing of the root. Entries lead to the root itself, so that the walk
-/// must detect the loop, or to nothing.
+/// Parses `bytes` as the root's listing. Entries point to the root itself, so that a walk must
+/// detect the loop, or to nothing.
 pub fn directories(bytes: &[u8]) {
     let parts = Parts {
         inodes: inode::root(u32_from(u64_from(bytes.len()))),
@@ -54,7 +54,7 @@ pub fn directories(bytes: &[u8]) {
     walk(&parts.image());
 }
 
-/// Parses the first 16 bytes as the head of a set of xattrs, and the others as names and values.
+/// Parses the first 16 bytes as an xattr set, and the rest as names and values.
 pub fn xattrs(bytes: &[u8]) {
     let (head, pairs) = bytes.split_at(bytes.len().min(16));
     let len = u32_from(u64_from(pairs.len()));
@@ -72,13 +72,13 @@ pub fn xattrs(bytes: &[u8]) {
     }
 }
 
-/// Opens `bytes` as an image and calls every method of the driver on every node. Returns the
-/// errors, and the problems that `check` reports.
+/// Opens `bytes` as an image and calls every driver method on every node. Returns the errors, and
+/// the problems that `check` reports.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     exercise::walk(&crate::FORMAT, Arc::new(MemorySource::new(bytes)))
 }
 
-/// Opens `bytes` for a salvage, and calls every method on every node that it gives.
+/// Opens `bytes` for a salvage, and calls every driver method on every node found.
 pub fn salvage(bytes: &[u8]) {
     let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes)));
     with.limits = limits();
@@ -94,9 +94,6 @@ fn open(bytes: Arc<[u8]>) -> Result<Squashfs> {
 }
 
 /// Creates small images that together cover the whole format, as seeds.
-///
-/// # Errors
-/// None, because they are all in memory and small.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let image = |tree: &Tree, options: SquashfsOptions| {
         let options = SquashfsOptions {

@@ -1,5 +1,5 @@
-//! Builds an image from its parts, in ways that no writer would. Nothing is compressed and every
-//! table is one metadata block, so that each field is at a known place.
+//! Builds an image from its parts, including combinations that no writer produces. Nothing is
+//! compressed and every table is one metadata block, so every field is at a known offset.
 
 use forerun_io::u64_from;
 use zerocopy::IntoBytes;
@@ -8,26 +8,24 @@ use crate::ondisk::{
     DirHeader, FragmentEntry, METADATA_STORED, NONE_64, Superblock, XattrId, compression,
 };
 
-/// The contents of the tables.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// The bytes between superblock and inodes: file data.
+    /// File data, between the superblock and the inodes.
     pub data: Vec<u8>,
     /// Decoded inodes; the first is the root.
     pub inodes: Vec<u8>,
     pub listings: Vec<u8>,
     /// Start and size of each fragment.
     pub fragments: Vec<(u64, u32)>,
-    /// Places of the inodes, by number.
+    /// References of the inodes, by inode number.
     pub export: Vec<u64>,
-    /// Decoded names and values of xattrs.
+    /// Decoded xattr names and values.
     pub pairs: Vec<u8>,
-    /// Decoded sets of xattrs, 16 bytes each.
+    /// Decoded xattr sets, 16 bytes each.
     pub sets: Vec<u8>,
 }
 
 impl Default for Parts {
-    /// Creates an image with an empty root.
     fn default() -> Self {
         Self {
             data: Vec::new(),
@@ -42,9 +40,8 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// Creates an image with: a file of one block `data`; a sparse file `tail` with its end in a
-    /// fragment and with xattrs; a directory `dir` with an index, which holds an empty file; a
-    /// link; and a device.
+    /// Creates an image with a file of one block `data`, a sparse file `tail` with a fragment and
+    /// xattrs, an indexed directory `dir` that holds an empty file, a link, and a device.
     #[must_use]
     pub fn everything() -> Self {
         let mut parts = Self {
@@ -133,7 +130,7 @@ impl Parts {
     }
 }
 
-/// Appends blocks that hold `bytes`, stored as they are.
+/// Appends `bytes` as uncompressed metadata blocks.
 fn metadata(out: &mut Vec<u8>, bytes: &[u8]) {
     for block in bytes.chunks(8192) {
         let len = u16::try_from(block.len()).unwrap_or(0) | METADATA_STORED;
@@ -142,7 +139,7 @@ fn metadata(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends one block with a pointer to it. Returns the offset of the pointer.
+/// Appends one metadata block and a pointer to it. Returns the offset of the pointer.
 fn table(out: &mut Vec<u8>, bytes: &[u8]) -> u64 {
     let block = u64_from(out.len());
     metadata(out, bytes);
@@ -151,7 +148,7 @@ fn table(out: &mut Vec<u8>, bytes: &[u8]) -> u64 {
     pointer
 }
 
-/// Creates a superblock without tables, for gzip and blocks of 4 KiB.
+/// Creates a superblock for gzip and blocks of 4 KiB, without tables.
 fn empty_superblock() -> Superblock {
     Superblock {
         s_magic: crate::ondisk::MAGIC.into(),
@@ -176,7 +173,7 @@ fn empty_superblock() -> Superblock {
     }
 }
 
-/// Creates a set of xattrs: reference, pairs, bytes.
+/// Creates an xattr set from its reference, pair count and size.
 #[must_use]
 pub fn set(at: u64, count: u32, size: u32) -> Vec<u8> {
     let id = XattrId {
@@ -187,7 +184,6 @@ pub fn set(at: u64, count: u32, size: u32) -> Vec<u8> {
     id.as_bytes().to_vec()
 }
 
-/// Creates the header of a run of entries.
 fn run(entries: u32, inode_number: u32) -> Vec<u8> {
     let header = DirHeader {
         count: entries.saturating_sub(1).into(),
@@ -229,7 +225,7 @@ pub mod inode {
         header.as_bytes().to_vec()
     }
 
-    /// Creates the root, whose listing is the first and has `len` bytes; number 1.
+    /// Creates the root, number 1, whose listing is the first one and has `len` bytes.
     #[must_use]
     pub fn root(len: u32) -> Vec<u8> {
         let body = ExtendedDir {
@@ -244,7 +240,7 @@ pub mod inode {
         [&header(kind::DIR + kind::EXTENDED, 1), body.as_bytes()].concat()
     }
 
-    /// Creates a directory with an index, whose listing of one entry follows the root's.
+    /// Creates an indexed directory, whose listing of one entry follows the root's.
     pub(super) fn dir_with_index(number: u32, name: &[u8]) -> Vec<u8> {
         let body = ExtendedDir {
             nlink: 2.into(),
@@ -281,7 +277,7 @@ pub mod inode {
         [&header(kind::REG, number), body.as_bytes(), sizes].concat()
     }
 
-    /// Creates a file of a block of zeros and ten bytes of the fragment, with xattrs.
+    /// Creates a file of one block of zeros and a fragment of ten bytes, with xattrs.
     pub(super) fn tail(number: u32) -> Vec<u8> {
         let body = ExtendedFile {
             start_block: 96.into(),
@@ -312,7 +308,6 @@ pub mod inode {
         [&header(kind::CHRDEV, number), body.as_bytes()].concat()
     }
 
-    /// Creates a pipe with the set of xattrs of that number.
     #[must_use]
     pub fn fifo_with_xattrs(set: u32) -> Vec<u8> {
         let header = header(kind::FIFO + kind::EXTENDED, 2);

@@ -1,11 +1,11 @@
-//! Entries of listings and tables.
+//! Entries of listings and tables in 1.x to 3.x.
 
 use super::{SHORT_STORED, zeroed};
 use crate::bits::Bits;
 use crate::ondisk::{BLOCK_STORED, DirEntry, DirHeader, DirIndex, FragmentEntry};
 use crate::superblock::{Legacy, Version};
 
-/// Parses the header of a run: 4 bytes, 9 in 3.x.
+/// Parses a run header: 4 bytes, or 9 in 3.x.
 pub fn dir_header(legacy: &Legacy, bytes: &[u8]) -> DirHeader {
     let mut bits = Bits::new(bytes, legacy.order);
     let mut header: DirHeader = zeroed();
@@ -19,7 +19,7 @@ pub fn dir_header(legacy: &Legacy, bytes: &[u8]) -> DirHeader {
     header
 }
 
-/// Parses an entry: 3 bytes, 5 in 3.x. The difference to the header's inode number is left out.
+/// Parses a directory entry: 3 bytes, or 5 in 3.x. Does not set the inode number.
 pub fn dir_entry(legacy: &Legacy, bytes: &[u8]) -> DirEntry {
     let mut bits = Bits::new(bytes, legacy.order);
     let mut entry: DirEntry = zeroed();
@@ -29,7 +29,7 @@ pub fn dir_entry(legacy: &Legacy, bytes: &[u8]) -> DirEntry {
     entry
 }
 
-/// Parses a directory index: 8 bytes, 9 in 3.x.
+/// Parses a directory index: 8 bytes, or 9 in 3.x.
 pub fn dir_index(legacy: &Legacy, bytes: &[u8]) -> DirIndex {
     let mut bits = Bits::new(bytes, legacy.order);
     let mut index: DirIndex = zeroed();
@@ -43,7 +43,7 @@ pub fn dir_index(legacy: &Legacy, bytes: &[u8]) -> DirIndex {
     index
 }
 
-/// Parses an entry of the fragment table: 8 bytes, 16 in 3.x.
+/// Parses a fragment table entry: 8 bytes, or 16 in 3.x.
 pub fn fragment(legacy: &Legacy, bytes: &[u8]) -> FragmentEntry {
     let mut bits = Bits::new(bytes, legacy.order);
     let mut entry: FragmentEntry = zeroed();
@@ -56,7 +56,7 @@ pub fn fragment(legacy: &Legacy, bytes: &[u8]) -> FragmentEntry {
     entry
 }
 
-/// Returns the size of a data block of 1.x as 4.0 stores it. A length of 0 stands for 32768.
+/// Converts the size of a 1.x data block to its 4.0 form. A length of 0 means 32768.
 pub fn short_block_word(word: u16) -> u32 {
     let len = match word & !SHORT_STORED {
         0 => u32::from(SHORT_STORED),

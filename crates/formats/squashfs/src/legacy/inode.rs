@@ -1,4 +1,4 @@
-//! Inodes of 1.x to 3.x: packed bit fields, with less in them the older they are.
+//! Inodes of 1.x to 3.x: packed bit fields, fewer in older versions.
 
 use forerun_io::{u16_from, u32_from};
 use forerun_vfs::{Device, FileType, NodeId, Result, Timestamp};
@@ -11,12 +11,12 @@ use crate::ondisk::{NONE_32, kind};
 use crate::reference::Reference;
 use crate::superblock::{Legacy, Superblock, Version};
 
-/// Types of 1.x in one row of its inode types; the row is a part of the user's number.
+/// Inode types of 1.x in each group of 16 user ids: the group is part of the type field.
 const TYPES: u16 = 5;
-/// Users of a row.
+/// User ids of a group.
 const ROW: u16 = 16;
 
-/// The place of an inode, for its parser.
+/// The superblock and position of an inode, for its parser.
 pub struct InodePlace<'p> {
     pub superblock: &'p Superblock,
     pub table: &'p Table,
@@ -36,7 +36,6 @@ struct Head {
 }
 
 impl Legacy {
-    /// Reads the inode at the cursor.
     pub fn inode(&self, cursor: &mut Cursor<'_>, place: &InodePlace<'_>) -> Result<Inode> {
         let mut head = self.head(cursor, place)?;
         let Some(file_type) = file_type(head.basic) else {
@@ -82,8 +81,8 @@ impl Legacy {
         })
     }
 
-    /// Returns the positions of user and group among the users and, behind these, the groups. The
-    /// highest number of a group stands for the user's own.
+    /// Returns the indexes of user and group in the id lists, users first. The highest group value
+    /// means that the group id equals the user id.
     fn ids(&self, head: &Head) -> (u16, u16) {
         let own = if self.version == Version::V1 { 15 } else { 255 };
         let group = if head.gid == own {
@@ -91,7 +90,7 @@ impl Legacy {
         } else {
             self.uids.1 + head.gid
         };
-        // A user outside its table must not be found among the groups.
+        // An index past the users must not find a group.
         let outside = u16::MAX;
         let uid = if head.uid < self.uids.1 {
             head.uid
@@ -119,7 +118,7 @@ impl Legacy {
         match self.version {
             Version::V1 if found == 0 => {
                 let [kind, row] = self.fields(cursor, &[4, 4])?;
-                // The only two kinds without anything else.
+                // These two types have no further fields.
                 let is_known = [kind::FIFO, kind::SOCKET].contains(&low16(kind));
                 head.basic = if is_known { low16(kind) } else { 0 };
                 head.uid += low16(row) * ROW;
@@ -239,7 +238,7 @@ impl Legacy {
             }
         }
         let size = low(size);
-        // Only 3.x counts three more than the listing.
+        // Only 3.x stores three more than the listing's length.
         let size = match self.version {
             Version::V1 | Version::V2 => size + 3,
             Version::V3 => size.max(3),
@@ -253,7 +252,7 @@ impl Legacy {
         }))
     }
 
-    /// Reads fields of these widths, which together are whole bytes, 32 at most.
+    /// Reads bit fields of these widths, which together are whole bytes, at most 32.
     fn fields<const N: usize>(
         &self,
         cursor: &mut Cursor<'_>,
@@ -268,12 +267,12 @@ impl Legacy {
     }
 }
 
-/// Returns a field of at most 32 bits.
+/// Converts a field of at most 32 bits.
 fn low(field: u64) -> u32 {
     u32_from(field)
 }
 
-/// Returns a field of at most 16 bits.
+/// Converts a field of at most 16 bits.
 fn low16(field: u64) -> u16 {
     u16_from(field)
 }

@@ -1,5 +1,5 @@
-//! Data that no inode leads to, put together by guess: full blocks that follow one another, up to the first
-//! shorter one.
+//! Guesses files from data that no inode refers to: consecutive full blocks up to the first shorter
+//! one.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,21 +8,20 @@ use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, Padding, Place};
 
 use super::search::FoundBlock;
 
-/// Blocks that may be a file: or several small ones, where they share a fragment block.
+/// Blocks that may be a file, or several small files that share a fragment block.
 #[derive(Debug, Default)]
 pub struct Carved {
-    /// Each with the bytes before it.
+    /// Each block with its offset in the file.
     blocks: Vec<(u64, FoundBlock)>,
     pub size: u64,
 }
 
 impl Carved {
-    /// Returns the place of the first block.
     pub fn offset(&self) -> u64 {
         self.blocks.first().map_or(0, |(_, block)| block.offset)
     }
 
-    /// Returns whether nothing of it decodes: it may be damage as well as data stored as it is.
+    /// Returns whether no block decodes: it may be damage or uncompressed data.
     pub fn is_raw(&self) -> bool {
         self.blocks.iter().all(|(_, block)| block.is_raw)
     }
@@ -32,7 +31,6 @@ impl Carved {
         self.size += block.decoded;
     }
 
-    /// Visits the extents of `range`.
     pub fn map(
         &self,
         codec: Codec,
@@ -75,7 +73,7 @@ impl Carved {
     }
 }
 
-/// Puts blocks together, which are in the order of the image.
+/// Groups blocks, which must be in image order, into files.
 pub fn carve(blocks: &[FoundBlock], block_size: u32) -> Vec<Carved> {
     let block_size = u64::from(block_size);
     let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! The filesystem of a salvage: the image, with a directory for what has no name.
+//! The filesystem of a salvage: the image, and a directory of nameless files.
 
 use std::ops::{ControlFlow, Range};
 
@@ -11,18 +11,17 @@ use super::carve::Carved;
 use super::inodes::{Known, Orphan};
 use crate::Squashfs;
 
-/// Numbers of nodes that the image does not have: no reference is as large.
+/// Flag of node ids that the image does not have: no reference is as large.
 const OWN: u64 = 1 << 63;
-/// The root, where the image's own cannot be read.
+/// Node id that stands in for an unreadable root.
 const ROOT: NodeId = NodeId(OWN);
-/// The directory of what has no name.
+/// The directory of nameless files.
 const LOST: NodeId = NodeId(OWN | 1);
-/// The first of the files that are put together by guess.
+/// Node id of the first guessed file.
 const CARVED: u64 = OWN | 1 << 8;
-/// The cursor behind the entry of [`LOST`], which is the last one: no listing is as long.
+/// The cursor after the entry of [`LOST`], which comes last: no listing is as long.
 const BEHIND: DirCursor = DirCursor(1 << 62);
 
-/// An image that is read in spite of its damage.
 pub struct Salvaged {
     image: Squashfs,
     root: NodeId,
@@ -66,10 +65,9 @@ impl Salvaged {
         self.carved.get(usize::try_from(index).ok()?)
     }
 
-    /// Visits the entries of [`LOST`] after `from`.
     fn read_lost(&self, from: DirCursor, visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>) {
         let orphans = self.orphans.iter().map(|orphan| {
-            // Numbers of a damaged image may repeat, places do not.
+            // Numbers may repeat in a damaged image; references cannot.
             let name = format!("inode-{}-{:x}", orphan.number, orphan.node.0);
             (name, orphan.node, orphan.kind)
         });

@@ -1,9 +1,9 @@
-//! Fragments whose table is damaged: their blocks lie between the data of the files.
+//! Finds fragment blocks when the fragment table is damaged: they lie between the data of files.
 //!
-//! The inodes say which bytes of the image are data of files, so that what remains between them are fragment
-//! blocks, in the order of their numbers. They also say how long each fragment is: it ends with the last of
-//! the files that are in it. Numbers are given to blocks where a run of these lengths agrees with a run of
-//! decoded lengths; all others stay unknown.
+//! Inodes tell which bytes of the image are file data. The bytes between them are fragment blocks,
+//! in the order of their numbers. Inodes also tell how long each fragment block is: it ends with
+//! the last file in it. A block gets a number where a run of these lengths matches a run of decoded
+//! lengths; the others stay unknown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -17,24 +17,23 @@ use crate::image::Image;
 use crate::inode::File;
 use crate::ondisk::{BLOCK_STORED, FragmentEntry, METADATA_BLOCK};
 
-/// Lengths that must agree one after the other before numbers are given again after a difference.
+/// After a mismatch, this many consecutive lengths must match before numbers are assigned again.
 const RUN: usize = 3;
-/// Blocks and numbers that may be missing at one difference.
+/// Most blocks and numbers that may be missing at a mismatch.
 const REACH: usize = 64;
-/// Differences that are looked into.
+/// Most mismatches that are resolved.
 const DIFFERENCES: usize = 4096;
 
-/// The parts of the image that readable files use.
+/// The image ranges and fragments that readable files use.
 #[derive(Default)]
 pub struct Usage {
-    /// Parts of the image with data of files.
     pub ranges: Vec<Range<u64>>,
-    /// Lengths of fragments by number.
+    /// Known lengths of fragment blocks by number.
     pub lens: BTreeMap<u32, u64>,
 }
 
 impl Usage {
-    /// Returns what the files among `inodes` use, and which of them have data past the end of the image.
+    /// Collects the ranges and fragments of the files among `inodes`.
     pub fn of(image: &Image, inodes: &[u64]) -> Self {
         let mut usage = Self::default();
         for &node in inodes {
@@ -59,7 +58,7 @@ impl Usage {
         }
     }
 
-    /// Returns the parts of `whole` that are not used, in order.
+    /// Returns the unused parts of `whole` in order.
     pub fn gaps(&mut self, whole: Range<u64>) -> Vec<Range<u64>> {
         self.ranges.sort_unstable_by_key(|range| range.start);
         let (mut at, mut gaps) = (whole.start, Vec::new());
@@ -77,7 +76,7 @@ impl Usage {
     }
 }
 
-/// Returns the bytes that the blocks of a file take in the image.
+/// Returns the total stored length of a file's blocks.
 fn stored(image: &Image, node: NodeId, file: &File) -> Option<u64> {
     let mut cursor = image.inodes_at(file.sizes, node).ok()?;
     let mut total = 0_u64;
@@ -89,8 +88,8 @@ fn stored(image: &Image, node: NodeId, file: &File) -> Option<u64> {
     Some(total)
 }
 
-/// Returns entries of the fragment table that are not reached through its pointers: its blocks follow the
-/// directory table. Entries are so regular that no listing is taken for them.
+/// Returns fragment table entries found without the table's pointers, by searching the blocks after
+/// the directory table. Entries are too regular for a listing to be mistaken for them.
 pub fn from_blocks(image: &Image) -> HashMap<u32, FragmentEntry> {
     let superblock = &image.superblock;
     let count = u64::from(superblock.fragments);
@@ -117,7 +116,8 @@ pub fn from_blocks(image: &Image) -> HashMap<u32, FragmentEntry> {
     found
 }
 
-/// Parses a block of the fragment table, whose entries lead to blocks one behind the other.
+/// Parses a block of the fragment table. Returns `None` unless its entries point to consecutive,
+/// increasing ranges.
 fn entries(image: &Image, data: &[u8]) -> Option<Vec<FragmentEntry>> {
     let superblock = &image.superblock;
     let mut entries = Vec::new();
@@ -142,7 +142,8 @@ fn entries(image: &Image, data: &[u8]) -> Option<Vec<FragmentEntry>> {
     Some(entries)
 }
 
-/// Gives numbers to blocks: `missing` are the numbers in order, with the lengths that are known.
+/// Assigns numbers to found blocks. `missing` holds the missing numbers in order, with their
+/// lengths if known.
 pub fn assign(missing: &[(u32, Option<u64>)], blocks: &[FoundBlock]) -> Vec<(u32, FoundBlock)> {
     let mut found = Vec::new();
     let (mut number, mut block) = (0, 0);
@@ -189,7 +190,7 @@ pub fn assign(missing: &[(u32, Option<u64>)], blocks: &[FoundBlock]) -> Vec<(u32
     found
 }
 
-/// Splits bytes that do not decode into fragments stored as they are, if the lengths of the next ones add up.
+/// Splits undecodable bytes into uncompressed fragment blocks, if the next lengths add up to them.
 fn split(
     missing: &[(u32, Option<u64>)],
     number: usize,
@@ -212,7 +213,7 @@ fn split(
     (at == raw.end()).then_some(parts)
 }
 
-/// Returns the entry of a block that was found.
+/// Converts a found block to a fragment table entry.
 pub fn entry(block: FoundBlock) -> Option<FragmentEntry> {
     let size = u32::try_from(block.stored).ok()?;
     let flag = if block.is_raw { BLOCK_STORED } else { 0 };

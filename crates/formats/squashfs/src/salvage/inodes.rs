@@ -1,4 +1,4 @@
-//! Which inodes can be read, and which of them no listing names.
+//! Finds the readable inodes, and which of them no listing names.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -13,29 +13,27 @@ use crate::inode::{Inode, InodeBody};
 use crate::ondisk::DirIndex;
 use crate::reference::Reference;
 
-/// The inodes that can be read.
 pub struct Known {
-    /// Their places, in order.
+    /// Their references, sorted.
     pub inodes: Vec<u64>,
-    /// Inodes that no listing names, but for the root.
+    /// Inodes that no listing names, except the root.
     pub orphans: Vec<Orphan>,
-    /// Whether the root is a directory that can be read.
+    /// Whether the root is a readable directory.
     pub has_root: bool,
-    /// Whether these are all that the superblock counts.
+    /// Whether all inodes that the superblock counts were found.
     pub is_complete: bool,
-    /// Whether the search ended at `most`.
+    /// Whether the search stopped at its limit.
     pub is_cut: bool,
 }
 
-/// An inode without a name.
 pub struct Orphan {
     pub node: NodeId,
     pub number: u32,
     pub kind: FileType,
 }
 
-/// Searches the inode table, by the order of the inodes, by the export table and by the listings. Keeps `most`
-/// inodes at the most.
+/// Finds inodes by their order in the table, by the export table and by listings. Keeps at most
+/// `most` inodes.
 pub fn search(image: &Image, most: usize) -> Known {
     let mut inodes = in_order(image, most);
     let declared = u64::from(image.superblock.inodes);
@@ -81,7 +79,7 @@ fn sort(nodes: &mut Vec<u64>) {
     nodes.dedup();
 }
 
-/// Reads inode after inode from the start of the table, up to the first damage.
+/// Reads consecutive inodes from the start of the table up to the first damage.
 fn in_order(image: &Image, most: usize) -> Vec<u64> {
     let mut found = Vec::new();
     let Ok(mut cursor) = image.inodes_at(Reference::from_raw(0), NodeId(0)) else {
@@ -101,7 +99,7 @@ fn in_order(image: &Image, most: usize) -> Vec<u64> {
     found
 }
 
-/// Skips what follows the fixed part of an inode.
+/// Skips the variable part of an inode.
 fn skip_rest(inode: &Inode, cursor: &mut Cursor<'_>) -> Result<()> {
     match &inode.body {
         InodeBody::File(file) => cursor.skip(file.blocks * 4),
@@ -117,7 +115,7 @@ fn skip_rest(inode: &Inode, cursor: &mut Cursor<'_>) -> Result<()> {
     }
 }
 
-/// Returns the inodes that the export table leads to, and that have the number they should have.
+/// Returns the inodes of the export table that have the expected number.
 fn exported(image: &Image, most: usize) -> Vec<u64> {
     let numbers = (1..=image.superblock.inodes).take(most);
     let mut found = Vec::new();
@@ -134,14 +132,15 @@ fn exported(image: &Image, most: usize) -> Vec<u64> {
     found
 }
 
-/// Returns what the listings of all directories among `inodes`, and of those below them, name.
+/// Returns the inodes that listings name, in the directories among `inodes` and in those below
+/// them.
 fn named(image: &Image, inodes: &[u64], most: usize) -> Vec<u64> {
     let is_dir = |&&node: &&u64| image.dir(NodeId(node)).is_ok();
     let mut dirs: Vec<u64> = inodes.iter().filter(is_dir).copied().collect();
     let mut seen: HashSet<u64> = dirs.iter().copied().collect();
     let mut named = Vec::new();
     while let Some(dir) = dirs.pop() {
-        // What follows damage in a listing is not known.
+        // After damage in a listing, the rest of it is unknown.
         let _read = dir::read(image, NodeId(dir), DirCursor::START, &mut |entry| {
             named.push(entry.node.0);
             if entry.kind == FileType::Directory && seen.insert(entry.node.0) {

@@ -1,10 +1,10 @@
-//! Salvage: what can be read of an image that is cut or damaged.
+//! Salvage: reads what is left of a truncated or damaged image.
 //!
-//! Three stages. Inodes and listings that can be read keep their names; inodes that no listing names are in a
-//! directory `lost+found`, by number. Fragments whose table is gone are found between the data of the files.
-//! Data that no inode leads to is put together by guess, in `lost+found` too.
+//! Readable inodes and listings keep their names. Inodes that no listing names go to the directory
+//! `lost+found`, by number. Fragment blocks without a table are searched between the data of files.
+//! Data that no inode refers to becomes guessed files, also in `lost+found`.
 //!
-//! Opening reads all metadata, and of the data what no inode leads to.
+//! Opening reads all metadata, and the data that no inode refers to.
 
 mod carve;
 mod driver;
@@ -28,13 +28,13 @@ use fragments::Usage;
 use inodes::Known;
 use search::{FoundBlock, Search};
 
-/// Bytes that the search may keep for each node or block.
+/// Memory limit of the search, in bytes for each node or block.
 const NODE: u64 = 128;
 
 /// Opens an image that may be damaged.
 ///
 /// # Errors
-/// Only if the superblock makes no sense, or cannot be read.
+/// Only if the superblock makes no sense or cannot be read.
 pub fn open(with: OpenWith) -> Result<Salvaged> {
     let source = Arc::clone(&with.metadata);
     let most = most(&with.limits);
@@ -80,7 +80,7 @@ fn told(image: &Image, known: &Known, carved: &[Carved]) -> Vec<String> {
     told
 }
 
-/// Finds the fragments that are missing, and the data that no inode leads to.
+/// Finds missing fragment blocks, and data that no inode refers to.
 fn data(
     image: &mut Image,
     source: &dyn ReadAt,
@@ -127,7 +127,7 @@ fn data(
     carve::carve(&blocks, image.superblock.block_size)
 }
 
-/// Leaves out what the cut at `end` leaves of a block. Whole blocks before it may be stored as they are.
+/// Drops the truncated block at `end`. Whole blocks before it may be uncompressed data, and stay.
 fn leave_rest_out(blocks: &mut Vec<FoundBlock>, end: u64, block_size: u64) {
     let Some(mut last) = blocks.pop_if(|block| block.is_raw && block.end() == end) else {
         return;
@@ -139,8 +139,8 @@ fn leave_rest_out(blocks: &mut Vec<FoundBlock>, end: u64, block_size: u64) {
     }
 }
 
-/// Returns the numbers of the fragments whose places are not known, with their lengths where files use them.
-/// The others are added to `usage`.
+/// Returns the numbers of fragments whose location is unknown, with their lengths if files use
+/// them. Adds the other fragments to `usage`.
 fn missing(image: &mut Image, usage: &mut Usage, most: usize) -> Vec<(u32, Option<u64>)> {
     let node = NodeId(0);
     let last = usage.lens.last_key_value().map_or(0, |(&last, _)| last);
@@ -177,7 +177,7 @@ fn missing(image: &mut Image, usage: &mut Usage, most: usize) -> Vec<(u32, Optio
     missing
 }
 
-/// Returns where data starts: behind the superblock, and the compressor options if there are any.
+/// Returns where data starts: after the superblock and the compressor options.
 fn start_of_data(image: &Image) -> u64 {
     if image.superblock.flags & flags::COMPRESSOR_OPTIONS == 0 {
         return HEAD;

@@ -1,22 +1,23 @@
-//! The search for blocks of data in parts of the image that no inode leads to.
+//! Searches for data blocks in parts of the image that no inode refers to.
 //!
-//! Data blocks have no headers: their sizes are in the inodes. But the streams of zlib, XZ and Zstandard start
-//! with known bytes and mark their end, so one block after the other can be decoded. The work is linear in the
-//! length of the image: each attempt that fails is charged, and a budget ends the search.
+//! Data blocks have no headers: their sizes are in the inodes. But zlib, XZ and Zstandard streams
+//! start with known bytes and mark their end, so consecutive blocks can be decoded. The search
+//! takes time linear in the image length: failed attempts use up a budget, and its end stops the
+//! search.
 
 use std::ops::Range;
 
 use forerun_codec::Codec;
 use forerun_io::{ReadAt, u64_from, usize_from};
 
-/// A block that was found, or bytes between two of them.
+/// A block that was found, or the bytes between two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundBlock {
     pub offset: u64,
-    /// Bytes in the image.
+    /// Length in the image.
     pub stored: u64,
     pub decoded: u64,
-    /// The bytes do not decode: a block stored as it is, several of them, or damage.
+    /// The bytes do not decode: one or more uncompressed blocks, or damage.
     pub is_raw: bool,
 }
 
@@ -26,14 +27,13 @@ impl FoundBlock {
     }
 }
 
-/// Bytes of a stream that are decoded before the whole of it: most attempts fail within.
+/// Bytes of a stream decoded as a first test; most wrong starts fail within them.
 const PROBE: usize = 4096;
-/// Bytes read at a time, besides the length of a block.
+/// Bytes read at a time, on top of a block.
 const STEP: u64 = 1 << 20;
 /// Bytes that failed attempts may decode, for each byte of the image.
 const EFFORT: u64 = 16;
 
-/// A search of one image.
 pub struct Search<'s> {
     source: &'s dyn ReadAt,
     codec: Codec,
@@ -42,15 +42,14 @@ pub struct Search<'s> {
     window_at: u64,
     out: Vec<u8>,
     budget: u64,
-    /// Most blocks to find.
     most: usize,
     pub found: Vec<FoundBlock>,
-    /// The budget or `most` ended the search.
+    /// Whether the budget or `most` stopped the search.
     pub is_cut: bool,
 }
 
 impl<'s> Search<'s> {
-    /// Prepares a search in a source with blocks of up to `block_size` bytes.
+    /// Creates a search for blocks of up to `block_size` decoded bytes.
     pub fn new(source: &'s dyn ReadAt, codec: Codec, block_size: u32, most: usize) -> Self {
         let block_size = u64::from(block_size);
         Self {
@@ -67,8 +66,8 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Searches a part of the image, which starts with a block. Ends without an error where the source cannot
-    /// be read.
+    /// Searches a part of the image that starts with a block. Stops without an error if the source
+    /// cannot be read.
     pub fn part(&mut self, part: Range<u64>) {
         let (mut at, mut raw) = (part.start, part.start);
         while at < part.end {
@@ -100,7 +99,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Decodes the block at `at`, if there is one that ends by `end`.
+    /// Decodes the block at `at`, which must end by `end`.
     fn block_at(&mut self, at: u64, end: u64) -> Option<FoundBlock> {
         let most = usize_from(self.block_size.min(end - at));
         self.fill(at, end)?;
@@ -128,7 +127,7 @@ impl<'s> Search<'s> {
                     }
                 }
             }
-            // Their streams do not mark their end: a part may be one block.
+            // Other streams do not mark their end, so the whole part is tried as one block.
             _ if u64_from(input.len()) == end - at => {
                 let decoded = self.codec.decode_up_to(input, &mut self.out).ok();
                 let stored = input.len();
@@ -145,7 +144,7 @@ impl<'s> Search<'s> {
         })
     }
 
-    /// Returns the next place from `at` on where a block may start, or `end`.
+    /// Returns the next offset from `at` on at which a block may start, or `end`.
     fn next_start(&mut self, mut at: u64, end: u64) -> u64 {
         if !matches!(self.codec, Codec::Zlib | Codec::Xz | Codec::Zstd) {
             return end;
@@ -154,7 +153,7 @@ impl<'s> Search<'s> {
             let start = usize_from(at - self.window_at);
             let bytes = &self.window[start..];
             let is_last = self.window_at + u64_from(self.window.len()) >= end;
-            // Headers at the end of the window are seen whole in the next one.
+            // A header cut by the end of the window is found in the next window.
             let keep = if is_last { 0 } else { 8 };
             let places = bytes.len().saturating_sub(keep);
             let starts = |&place: &usize| self.codec.may_start(&bytes[place..]);
@@ -166,7 +165,7 @@ impl<'s> Search<'s> {
         end
     }
 
-    /// Has a block from `at` on in the window, or all up to `end`.
+    /// Fills the window with a block length from `at` on, or with all bytes up to `end`.
     fn fill(&mut self, at: u64, end: u64) -> Option<()> {
         let have = self.window_at + u64_from(self.window.len());
         let want = end.min(at + self.block_size);

@@ -1,4 +1,4 @@
-//! The superblock of 1.x to 3.x: 51, 63 and 119 bytes of one layout that grew.
+//! The superblock of 1.x to 3.x: 51, 63 or 119 bytes, each version extending the previous one.
 
 use forerun_codec::Codec;
 use forerun_vfs::{ByteOrder, Result};
@@ -10,7 +10,6 @@ use crate::ondisk::flags;
 use crate::reference::Reference;
 use crate::variant;
 
-/// The major version of an old image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     V1,
@@ -19,7 +18,6 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the number in the superblock.
     pub const fn major(self) -> u16 {
         match self {
             Self::V1 => 1,
@@ -29,7 +27,7 @@ impl Version {
     }
 }
 
-/// The facts of an old image that an image of 4.0 does not have.
+/// Fields that only images of 1.x to 3.x have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Legacy {
     pub version: Version,
@@ -37,19 +35,19 @@ pub struct Legacy {
     pub order: ByteOrder,
     /// The first four bytes, which vendors change.
     pub magic: [u8; 4],
-    /// A byte 0xff follows the header of each metadata block.
+    /// Whether a byte 0xff follows each metadata block header.
     pub has_marker: bool,
-    /// Start and number of the user numbers.
+    /// Offset and count of the user ids.
     pub uids: (u64, u16),
-    /// Start and number of the group numbers.
+    /// Offset and count of the group ids.
     pub gids: (u64, u16),
-    /// Where the superblock ends.
+    /// Offset of the end of the superblock.
     pub head: u64,
 }
 
 impl Legacy {
-    /// Returns version and byte order, if this is an old image. Vendors' magics say nothing reliable of
-    /// the byte order; the version does.
+    /// Returns version and byte order if this is an image of 1.x to 3.x. The byte order comes from
+    /// the version field: vendors' magic numbers are unreliable.
     pub fn recognise(head: &[u8]) -> Option<(Version, ByteOrder)> {
         if !variant::is_any(head) {
             return None;
@@ -68,23 +66,22 @@ impl Legacy {
         Some((version, order))
     }
 
-    /// Returns the version as text.
     pub fn version_text(&self) -> String {
         format!("{}.{}", self.version.major(), self.minor)
     }
 
-    /// Returns whether names in listings are known to be in order.
+    /// Returns whether the version sorts the names of listings.
     pub fn is_sorted(&self) -> bool {
         self.version == Version::V3
     }
 
-    /// Returns whether inodes have numbers and counts of links.
+    /// Returns whether inodes have numbers and link counts.
     pub fn has_numbers(&self) -> bool {
         self.version == Version::V3
     }
 
-    /// Parses the first bytes of an old image in a source of `source_len` bytes. The codec is the
-    /// usual one, zlib; see [`candidates`](crate::legacy::candidates).
+    /// Parses the head of a 1.x to 3.x image in a source of `source_len` bytes. Sets the codec to
+    /// zlib, the usual one; see [`candidates`](crate::legacy::candidates).
     ///
     /// # Errors
     /// `Corrupt`.
@@ -153,12 +150,11 @@ impl Legacy {
         Ok(superblock)
     }
 
-    /// Returns the number of bytes of an entry of the fragment table.
     pub fn fragment_len(&self) -> u64 {
         if self.version == Version::V3 { 16 } else { 8 }
     }
 
-    /// Returns the number of bytes of a header in a listing, and of an entry.
+    /// Returns the lengths of a run header and of an entry in a listing.
     pub const fn listing_lens(&self) -> (usize, usize) {
         match self.version {
             Version::V1 | Version::V2 => (4, 3),
@@ -166,13 +162,12 @@ impl Legacy {
         }
     }
 
-    /// Returns the bytes of the size of a data block.
+    /// Returns the length of a data block's size field.
     pub fn block_word_len(&self) -> u64 {
         if self.version == Version::V1 { 2 } else { 4 }
     }
 }
 
-/// Checks that a table of ids is in the image.
 fn check_ids(
     superblock: &Superblock,
     (start, count): (u64, u16),
@@ -186,7 +181,7 @@ fn check_ids(
     Ok(())
 }
 
-/// The fields in the order of the bytes.
+/// The fields in their on-disk order.
 struct Raw {
     inodes: u32,
     bytes_used: u64,
@@ -233,7 +228,7 @@ impl Raw {
             fragment_table: 0,
             export_table: 0,
         };
-        // Fields that an older version has not are past the end of `bytes`.
+        // Fields that an older version does not have are past the end of `bytes`, and read as zero.
         if version >= Version::V2 {
             raw.block_size = bits.u32(32);
             raw.fragments = bits.u32(32);

@@ -1,4 +1,4 @@
-//! The superblock: bytes to a validated value.
+//! Parses and validates the superblock.
 
 mod legacy;
 
@@ -14,15 +14,14 @@ use crate::variant;
 
 pub use legacy::{Legacy, Version};
 
-/// Bytes of the longest superblock, that of 3.x.
+/// Length of the longest superblock, which 3.x has.
 pub const LONGEST: usize = 119;
-/// Bytes of the superblock of 4.0.
 pub const LEN: usize = size_of::<ondisk::Superblock>();
-/// [`LEN`] as an offset: nothing else lies before it.
+/// [`LEN`] as an offset: the first one after the superblock.
 pub const HEAD: u64 = 96;
 const _: () = assert!(LEN == 96);
 
-/// The superblock, checked against itself and the length of the source.
+/// The superblock, validated on its own and against the length of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub inodes: u32,
@@ -34,11 +33,11 @@ pub struct Superblock {
     pub ids: u16,
     pub root: Reference,
     pub bytes_used: u64,
-    /// As stored, where a salvage has `bytes_used` end with the source.
+    /// `bytes_used` as stored. A salvage limits `bytes_used` to the source.
     pub declared_len: u64,
-    /// The byte order of its numbers.
     pub order: ByteOrder,
-    /// The byte order of the headers of metadata blocks: that of the numbers, until the image is opened.
+    /// The byte order of metadata block headers. Parsing sets it to `order`; opening may correct
+    /// it.
     pub headers: ByteOrder,
     pub id_table: u64,
     pub xattr_table: Option<u64>,
@@ -46,12 +45,12 @@ pub struct Superblock {
     pub directory_table: u64,
     pub fragment_table: Option<u64>,
     pub export_table: Option<u64>,
-    /// The facts of an image of 1.x to 3.x; nothing in one of 4.0.
+    /// Fields of 1.x to 3.x; `None` for 4.0.
     pub legacy: Option<Legacy>,
 }
 
-/// Reads the first bytes of an image. A streamed one, which `mksquashfs -stream` makes, has its superblock in its
-/// last bytes.
+/// Reads the head of an image. A streamed image, made by `mksquashfs -stream`, has its superblock
+/// at its end.
 ///
 /// # Errors
 /// `Io`, `Corrupt` if a streamed image does not end with a superblock.
@@ -74,7 +73,7 @@ pub fn read(source: &dyn ReadAt) -> Result<Vec<u8>> {
 }
 
 impl Superblock {
-    /// Parses the first bytes of an image in a source of `source_len` bytes.
+    /// Parses the head of an image in a source of `source_len` bytes.
     ///
     /// # Errors
     /// `UnknownFormat`, `Unsupported` for other versions and variants, `Corrupt`.
@@ -92,16 +91,16 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Parses the first bytes of an image for a salvage: it may be cut, and places of tables may be wrong.
-    /// Tables that are not there are left out; the inode and directory tables are empty then, at the end of
-    /// the source.
+    /// Parses the head of an image that may be truncated or have wrong table offsets. Optional
+    /// tables outside of the image are ignored; the inode and directory tables become empty tables
+    /// at the end of the image.
     ///
     /// # Errors
-    /// As [`Self::parse`], but for the length and the tables.
+    /// The errors of [`Self::parse`], except for the length and the tables.
     pub fn parse_damaged(head: &[u8], source_len: u64) -> Result<Self> {
         let mut found = Self::fields(head, source_len)?;
         let end = found.bytes_used.min(source_len);
-        // An image shorter than its superblock says nothing about its length.
+        // A length shorter than the superblock is wrong: use the source's length.
         found.bytes_used = if end < HEAD { source_len } else { end };
         let end = found.bytes_used;
         let inside = |start: &u64| (HEAD..end).contains(start);
@@ -171,8 +170,8 @@ impl Superblock {
         })
     }
 
-    /// Returns the end of a structure that starts at `from`: the next table, or the end of the
-    /// image.
+    /// Returns the end of a structure that starts at `from`: the start of the next table, or the
+    /// end of the image.
     pub fn end_of(&self, from: u64) -> u64 {
         let starts = self.tables();
         let later = starts.filter_map(|(_, start)| start);
@@ -180,21 +179,21 @@ impl Superblock {
         next.unwrap_or(self.bytes_used).min(self.bytes_used)
     }
 
-    /// Returns the latest end of the directory table. It is followed by the blocks of the first
-    /// table with pointers, which lie before these pointers.
+    /// Returns an upper bound on the end of the directory table. Between its end and this offset
+    /// are the blocks of the next table, which come before that table's pointers.
     pub fn end_of_directories(&self) -> u64 {
         self.end_of(self.directory_table)
     }
 
-    /// Returns when the image was made, in seconds since 1970. The vendor of big-endian images of 4.0 has the
-    /// length of the image in that field.
+    /// Returns the creation time of the image in seconds since 1970. `None` if that field holds the
+    /// image length, as in the images of the big-endian vendor.
     pub fn created(&self) -> Option<u32> {
         let is_length =
             self.order == ByteOrder::Big && u64::from(self.mkfs_time) == self.bytes_used;
         (self.legacy.is_some() || !is_length).then_some(self.mkfs_time)
     }
 
-    /// Returns where the superblock ends: nothing else lies before.
+    /// Returns the offset of the end of the superblock.
     pub fn head(&self) -> u64 {
         self.legacy.as_ref().map_or(HEAD, |legacy| legacy.head)
     }
@@ -248,8 +247,8 @@ impl Superblock {
     }
 }
 
-/// Validates the superblock of an image that a search has met. It has no checksum: version, compressor, block
-/// size and the order of the tables rule out chance.
+/// Validates a superblock that a search has found. It has no checksum, but version, compressor,
+/// block size and table order rule out random data.
 ///
 /// # Errors
 /// The errors of [`Superblock::parse`], `Io`.
@@ -282,7 +281,7 @@ fn codec(id: u16) -> Result<Codec> {
     }
 }
 
-/// Returns the name that `mksquashfs -comp` uses for a codec.
+/// Returns the codec's name for `mksquashfs -comp`.
 pub const fn compressor(codec: Codec) -> &'static str {
     match codec {
         Codec::Zlib => "gzip",

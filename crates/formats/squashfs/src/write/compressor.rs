@@ -1,17 +1,17 @@
-//! The codec in the superblock, and the options behind it.
+//! The superblock's compressor id, and the options that follow the superblock.
 
 use forerun_codec::{Encoding, LzoAlgorithm};
 
 use super::metadata::METADATA_BLOCK_SIZE;
 use crate::ondisk::compression;
 
-/// LZ4 option: the bare block format, which is the only one.
+/// LZ4 option: the bare block format, the only one defined.
 const LZ4_LEGACY: u32 = 1;
-/// LZ4 flag: made by the slow compressor.
+/// LZ4 flag: compressed with the high compression mode.
 const LZ4_HC: u32 = 1;
 
-/// Returns the codec's number, and its options if they must be in the image: without options,
-/// readers use the defaults. Only LZ4 always has options.
+/// Returns the compressor id, and the options if the image must store them. Readers use the
+/// defaults if there are none; only LZ4 always has options.
 pub fn compressor(encoding: &Encoding, block_size: u32) -> (u16, Option<Vec<u8>>) {
     match encoding {
         Encoding::Zlib {
@@ -45,8 +45,8 @@ pub fn compressor(encoding: &Encoding, block_size: u32) -> (u16, Option<Vec<u8>>
             dictionary,
             filters,
         } => {
-            // Linux decodes metadata with this dictionary too, and refuses a stream that declares a
-            // larger one. Metadata blocks are longer than the smallest data blocks.
+            // Linux decodes metadata with this dictionary size too, and rejects streams that
+            // declare a larger one. Metadata blocks are longer than the smallest data blocks.
             let default = block_size.max(METADATA_BLOCK_SIZE);
             let dictionary = dictionary.unwrap_or(default);
             let is_default = dictionary == default && filters.is_empty();

@@ -1,7 +1,7 @@
-//! Reads, encodes and writes data blocks and fragment blocks concurrently.
+//! Reads, encodes and writes data and fragment blocks concurrently.
 //!
 //! Two parallel maps form a pipeline: files are fetched, the packer cuts them into blocks, the
-//! blocks are encoded, and this thread writes them in order.
+//! blocks are encoded, and the calling thread writes them in order.
 
 use std::collections::HashMap;
 
@@ -18,26 +18,24 @@ use super::pack::{FileData, Job, Packer, Role};
 use super::plan::Plan;
 use crate::ondisk::{BLOCK_STORED, FragmentEntry};
 
-/// The places of all contents.
 pub struct Data {
     files: HashMap<NodeIndex, FileData>,
     bodies: Vec<StoredBlocks>,
     pub fragments: Vec<FragmentEntry>,
 }
 
-/// The blocks of a file.
 #[derive(Clone, Debug, Default)]
 pub struct StoredBlocks {
-    /// Offset of the first block in the image.
+    /// Image offset of the first block.
     pub start: u64,
-    /// Their sizes as inodes store them.
+    /// Block sizes as inodes store them.
     pub sizes: Vec<u32>,
-    /// Bytes of zeros that are not stored.
+    /// Bytes in holes.
     pub sparse: u64,
 }
 
 impl Data {
-    /// Returns the blocks of a file, and its fragment with the offset in it.
+    /// Returns the blocks of a file, and the number of its fragment block with the offset in it.
     pub fn of(&self, file: NodeIndex) -> (Option<&StoredBlocks>, Option<(u32, u32)>) {
         let data = self.files.get(&file).copied().unwrap_or_default();
         let body = data.body.and_then(|body| self.bodies.get(body));
@@ -45,7 +43,6 @@ impl Data {
     }
 }
 
-/// Writes all contents within these bounds.
 pub fn write_data(
     plan: &Plan<'_>,
     options: &SquashfsOptions,
@@ -121,8 +118,7 @@ impl<'o> Worker<'o> {
         };
         let shorter = compress && self.encoder.encode(&bytes, &mut self.scratch);
         Encoded {
-            // A copy of its exact length: a result that waits should not hold a whole block's
-            // memory.
+            // Copy to the exact length: waiting results should not hold a whole block's memory.
             bytes: if shorter { self.scratch.clone() } else { bytes },
             stored: !shorter,
             role,

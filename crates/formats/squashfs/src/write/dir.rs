@@ -1,4 +1,4 @@
-//! Listings of directories, and the indexes of long ones.
+//! Directory listings, and the indexes of long ones.
 
 use forerun_build::BuildError;
 use forerun_io::{u64_from, usize_from};
@@ -9,7 +9,6 @@ use super::cannot;
 use super::metadata::{MetadataWriter, Place};
 use crate::ondisk::{DIR_RUN, DirEntry, DirHeader, DirIndex, METADATA_BLOCK};
 
-/// A name with its inode.
 pub struct Entry<'n> {
     pub name: &'n [u8],
     pub inode: Place,
@@ -20,14 +19,14 @@ pub struct Entry<'n> {
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub place: Place,
-    /// Bytes without the three that the format adds.
+    /// Length without the three that the format adds.
     pub len: u32,
     /// [`DirIndex`]es with their names, as they follow the inode.
     pub indexes: Vec<u8>,
     pub index_count: u16,
 }
 
-/// Writes the listing of a directory, whose entries are in byte order of their names.
+/// Writes the listing of a directory. `entries` must be sorted by name.
 pub fn write_listing<'n>(
     table: &mut MetadataWriter,
     entries: impl Iterator<Item = Result<Entry<'n>, BuildError>>,
@@ -71,13 +70,14 @@ struct Writer<'t> {
     /// Bytes of the completed runs.
     len: u64,
     run: Run,
-    /// Metadata blocks between the first one and that of the last index, or of the start.
+    /// Number of the metadata block of the last index, counted from the listing's first one; 0
+    /// before the first index.
     indexed: u64,
     indexes: Vec<u8>,
     index_count: u16,
 }
 
-/// Entries behind one header.
+/// The entries after one header.
 #[derive(Default)]
 struct Run {
     block: u32,
@@ -117,8 +117,8 @@ impl Run {
 }
 
 impl Writer<'_> {
-    /// Returns whether an entry may go behind the header of the current run. A run also ends with
-    /// its metadata block, so that a header for an index comes as early as possible.
+    /// Returns whether an entry may join the current run. A run also ends with its metadata block,
+    /// so that a header for an index comes as early as possible.
     fn continues(&self, entry: &Entry<'_>) -> bool {
         let run = &self.run;
         let at = self.len + u64_from(size_of::<DirHeader>() + run.bytes.len());
@@ -129,7 +129,8 @@ impl Writer<'_> {
             && self.block_of(at) == self.block_of(self.len)
     }
 
-    /// Counts the metadata blocks between the first one and that of a place in the listing.
+    /// Returns the number of the metadata block at a listing offset, counted from the listing's
+    /// first one.
     fn block_of(&self, at: u64) -> u64 {
         (self.base + at) / u64_from(METADATA_BLOCK)
     }
@@ -182,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes a listing, with metadata stored as they are. Returns its runs as (entries, block,
+    /// Writes a listing to uncompressed metadata blocks. Returns its runs as (entries, block,
     /// number).
     fn runs(entries: &[(&str, u32, u32)], before: usize) -> (Vec<(u32, u32, u32)>, Listing) {
         let mut table = MetadataWriter::new(&Encoding::Lz4 { high: false }, false).unwrap();

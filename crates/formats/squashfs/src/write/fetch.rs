@@ -1,6 +1,6 @@
-//! Cuts files into the parts that are stored, and hashes those that may have a duplicate.
+//! Cuts files into the parts that are stored, and hashes parts that may be duplicates.
 //!
-//! A long file is only passed on: the packer reads it block by block.
+//! The packer reads long files itself, block by block.
 
 use forerun_build::{BuildError, ContentHash, RepeatedLens, WalkedFile, read_small};
 use forerun_io::usize_from;
@@ -8,21 +8,19 @@ use forerun_io::usize_from;
 use super::options::SquashfsOptions;
 use super::plan::Plan;
 
-/// A file and how to process it.
 #[derive(Clone, Copy)]
 pub struct Wanted<'t> {
     pub file: WalkedFile<'t>,
-    /// Bytes in blocks of its own; the rest goes to a fragment.
+    /// Bytes in blocks of the file's own; the rest goes to a fragment.
     pub body_len: u64,
-    /// Whether the blocks of another file have the same length.
+    /// Whether another file's blocks have the same length.
     pub hash_body: bool,
-    /// Whether the rest of another file has the same length.
     pub hash_tail: bool,
 }
 
 pub struct Fetched<'t> {
     pub wanted: Wanted<'t>,
-    /// The whole contents; nothing for a long file.
+    /// `None` for a long file.
     pub whole: Option<Whole>,
 }
 
@@ -33,7 +31,7 @@ pub struct Whole {
     pub tail_hash: Option<ContentHash>,
 }
 
-/// The lengths of the parts of all files: a part of unique length has no duplicate, and need not be hashed.
+/// The part lengths of all files: a part of unique length has no duplicate, and need not be hashed.
 #[derive(Default)]
 pub struct PartLens {
     bodies: RepeatedLens,
@@ -41,7 +39,7 @@ pub struct PartLens {
 }
 
 impl PartLens {
-    /// Counts the lengths, if duplicates are looked for.
+    /// Counts the part lengths, if the options ask for duplicates.
     pub fn of(plan: &Plan<'_>, options: &SquashfsOptions) -> Self {
         let mut lens = Self::default();
         if options.duplicates {
@@ -54,7 +52,6 @@ impl PartLens {
         lens
     }
 
-    /// Returns how to process a file.
     pub fn wanted<'t>(&self, file: WalkedFile<'t>, options: &SquashfsOptions) -> Wanted<'t> {
         let body_len = options.body_len(file.len);
         let may_repeat = |lens: &RepeatedLens, len| len > 0 && lens.has(len);
@@ -67,11 +64,11 @@ impl PartLens {
     }
 }
 
-/// Reads a small file, and hashes the parts that may have a duplicate.
+/// Reads a short file, and hashes the parts that may be duplicates.
 pub fn fetch<'t>(plan: &Plan<'t>, wanted: Wanted<'t>) -> Result<Fetched<'t>, BuildError> {
     let whole = read_small(&plan.walked, &wanted.file)?.map(|mut body| {
         let tail = match usize_from(wanted.body_len) {
-            // Most files: no bytes are copied.
+            // The most frequent case copies no bytes.
             0 => std::mem::take(&mut body),
             len => body.split_off(len.min(body.len())),
         };

@@ -1,4 +1,4 @@
-//! Encodes inodes: in the basic form if it holds everything, in the extended form otherwise.
+//! Encodes inodes: in the basic form if it can hold all fields, otherwise in the extended form.
 
 use forerun_build::BuildError;
 use forerun_vfs::{Device, Timestamp};
@@ -12,20 +12,18 @@ use crate::ondisk::{
     kind,
 };
 
-/// The fields of all inodes.
 pub struct Common {
     pub mode: u16,
-    /// Indexes into the table of ids.
+    /// Index of the owner in the id table.
     pub uid: u16,
     pub gid: u16,
     pub mtime: Timestamp,
     pub number: u32,
     pub nlink: u32,
-    /// Number of its set of xattrs.
+    /// Number of the xattr set.
     pub xattr: Option<u32>,
 }
 
-/// The fields of an inode that depend on its type.
 pub enum Kind<'a> {
     Dir {
         listing: &'a Listing,
@@ -37,14 +35,13 @@ pub enum Kind<'a> {
         fragment: Option<(u32, u32)>,
     },
     Symlink(&'a [u8]),
-    /// A device, with the basic type.
+    /// A device and its basic type.
     Device(u16, Device),
-    /// A pipe or a socket, with the basic type.
+    /// A pipe or socket, as its basic type.
     Ipc(u16),
 }
 
 impl Kind<'_> {
-    /// Returns the basic type, as directory entries store it.
     pub const fn basic_type(&self) -> u16 {
         match self {
             Self::Dir { .. } => kind::DIR,
@@ -55,7 +52,6 @@ impl Kind<'_> {
     }
 }
 
-/// Returns the bytes of an inode.
 pub fn encode(common: &Common, kind: &Kind<'_>) -> Result<Vec<u8>, BuildError> {
     let mut out = Bytes(Vec::with_capacity(64));
     match kind {
@@ -117,7 +113,7 @@ impl Bytes {
         });
     }
 
-    /// Appends the number that ends the extended forms of small inodes.
+    /// Appends the xattr index that ends the extended forms of small inodes.
     fn xattr(&mut self, common: &Common) {
         if let Some(xattr) = common.xattr {
             self.0.extend_from_slice(&xattr.to_le_bytes());
@@ -125,7 +121,7 @@ impl Bytes {
     }
 }
 
-/// Returns whole seconds. Times outside of 1970 to 2106 become the nearest inside.
+/// Returns whole seconds. Times outside of 1970 to 2106 become the nearest one inside.
 pub fn seconds(time: Timestamp) -> u32 {
     u32::try_from(time.seconds.max(0)).unwrap_or(u32::MAX)
 }
@@ -193,7 +189,7 @@ fn file(
     }
 }
 
-/// Returns a device number as the Linux kernel encodes it.
+/// Encodes a device number as Linux does.
 fn rdev(device: Device) -> Result<u32, BuildError> {
     let Device { major, minor } = device;
     device.pack().ok_or_else(|| {

@@ -1,7 +1,7 @@
-//! Metadata blocks: 8 KiB of inodes, listings or tables, each encoded by itself.
+//! Metadata blocks: 8 KiB of inodes, listings or tables, each encoded on its own.
 //!
-//! References into them name the encoded start of a block, so each block is encoded in order as
-//! soon as it is full: a reference depends on the encoded length of everything before its target.
+//! A reference holds the encoded offset of a block, which depends on the encoded length of all
+//! blocks before it. So each block is encoded in order, as soon as it is full.
 
 use forerun_build::BuildError;
 use forerun_codec::{BcjSet, Encoder, Encoding, ZlibStrategies};
@@ -10,10 +10,10 @@ use forerun_io::{u16_from, u64_from};
 use super::cannot;
 use crate::ondisk::{METADATA_BLOCK, METADATA_STORED};
 
-/// [`METADATA_BLOCK`] as encoders take it.
 pub const METADATA_BLOCK_SIZE: u32 = 8192;
 
-/// A place in metadata: a block, by its offset from the start of its table, and an offset in it.
+/// A position in metadata: the offset of an encoded block in its table, and an offset in the
+/// decoded block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub block: u32,
@@ -21,24 +21,22 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the place as inode references and xattr references store it.
+    /// Returns the position as inodes and xattrs store it.
     pub fn reference(self) -> u64 {
         u64::from(self.block) << 16 | u64::from(self.offset)
     }
 }
 
-/// One table of metadata blocks.
 pub struct MetadataWriter {
-    /// `None` if blocks are stored as they are.
+    /// `None` if blocks are stored uncompressed.
     encoder: Option<Encoder>,
-    /// The block that is not full yet.
+    /// The block being filled.
     open: Vec<u8>,
     encoded: Vec<u8>,
     /// Encoded blocks that were not taken yet.
     done: Vec<u8>,
-    /// Bytes of encoded blocks so far.
+    /// Length of the encoded blocks so far.
     len: u64,
-    /// Start of each block.
     pub starts: Vec<u64>,
 }
 
@@ -59,7 +57,7 @@ impl MetadataWriter {
         })
     }
 
-    /// Returns the place of the next byte.
+    /// Returns the position of the next byte.
     pub fn place(&self) -> Result<Place, BuildError> {
         match (u32::try_from(self.len), u16::try_from(self.open.len())) {
             (Ok(block), Ok(offset)) => Ok(Place { block, offset }),
@@ -79,7 +77,7 @@ impl MetadataWriter {
         }
     }
 
-    /// Returns the encoded blocks since the last call.
+    /// Returns the blocks encoded since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.done)
     }
@@ -109,8 +107,8 @@ impl MetadataWriter {
     }
 }
 
-/// Creates the encoder of metadata. Only data blocks try several ways; metadata uses the plain one,
-/// with a dictionary of its block size.
+/// Creates the encoder of metadata. It does not try several filters or strategies as data does, and
+/// its dictionary has the length of a metadata block.
 fn metadata_encoder(encoding: &Encoding) -> Result<Encoder, BuildError> {
     let plain = match encoding {
         &Encoding::Zlib {

@@ -1,8 +1,8 @@
 //! Makes SquashFS images.
 //!
-//! First come all contents, read and encoded in parallel; then inodes and listings, from the bottom
-//! of the tree up; then the tables. The superblock is written last, into the space left for it. The
-//! image depends only on the tree and the options, not on the threads.
+//! File contents come first, read and encoded in parallel; then inodes and listings, from the
+//! bottom of the tree up; then the tables. The superblock is written last, into the space left for
+//! it. The image depends only on the tree and the options, not on the number of threads.
 
 mod compressor;
 mod data;
@@ -32,10 +32,9 @@ use self::plan::Plan;
 use self::tables::write_table;
 use crate::ondisk::{MAGIC, METADATA_STORED, NONE_64, Superblock, VERSION, flags};
 
-/// Images are padded to a multiple of this.
 const PADDING: u64 = 4096;
 
-/// The properties of nodes that an image keeps. Parts of seconds are not called lost.
+/// Fractions of seconds are lost without being reported.
 pub const KEPT: KeptProperties = KeptProperties {
     xattrs: xattr::keeps,
     time: |time| u32::try_from(time.seconds).is_ok(),
@@ -44,9 +43,10 @@ pub const KEPT: KeptProperties = KeptProperties {
 
 /// Writes `tree` as a SquashFS 4.0 image, and returns its length with the padding.
 ///
-/// Times are kept in whole seconds from 1970 to 2106; times outside become the nearest inside.
-/// Extended attributes of other namespaces than `user`, `trusted` and `security` have no place in
-/// the format and are left out ([`KEPT`]); files with access control lists get the modes that they have without.
+/// Times are stored in whole seconds from 1970 to 2106; times outside become the nearest one
+/// inside. The format stores extended attributes of the namespaces `user`, `trusted` and
+/// `security`; others are left out ([`KEPT`]). Files with POSIX ACLs get the mode that they have
+/// without them.
 ///
 /// # Errors
 /// [`BuildError::Format`] for options out of their ranges and, before anything is written, for
@@ -111,8 +111,8 @@ pub fn write(
     image.end()
 }
 
-/// Writes everything behind the data. Readers rely on this order, and on the absence of gaps
-/// between the tables.
+/// Writes everything after the data. Readers rely on this order, and on tables without gaps between
+/// them.
 fn write_metadata(
     mut nodes: Nodes<'_>,
     data: &Data,
@@ -164,7 +164,6 @@ fn superblock_flags(options: &SquashfsOptions, codec_options: bool) -> u16 {
     set.fold(0, |all, (_, bit)| all | bit)
 }
 
-/// Returns the latest modification time in the tree.
 fn latest(tree: &Tree, plan: &Plan<'_>) -> u32 {
     let times = plan.walked.nodes.iter().map(|node| tree.node(node).mtime);
     times.map(inode::seconds).max().unwrap_or(0)

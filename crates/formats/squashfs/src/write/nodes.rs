@@ -1,7 +1,7 @@
 //! Writes inodes and listings, directory by directory from the bottom up.
 //!
-//! An inode holds the place of its listing, and a listing the places of its inodes, both in encoded
-//! blocks. So lower directories come first.
+//! An inode holds the position of its listing, and a listing the positions of its inodes, both in
+//! encoded blocks. So lower directories come first.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ use super::tables::Ids;
 use super::xattr::XattrWriter;
 use crate::ondisk::kind;
 
-/// The longest name Linux looks up.
+/// The longest name that Linux looks up.
 const LONGEST_NAME: usize = 255;
-/// The longest target Linux follows.
+/// The longest symlink target that Linux follows.
 const LONGEST_TARGET: usize = 4095;
 
 pub struct Nodes<'a> {
@@ -32,13 +32,12 @@ pub struct Nodes<'a> {
     pub listings: MetadataWriter,
     pub ids: Ids,
     pub xattrs: XattrWriter,
-    /// Places of the inodes written so far.
     places: HashMap<NodeIndex, (Place, u16)>,
     /// Listings of directories whose inodes are not written yet.
     listed: HashMap<NodeIndex, Listing>,
 }
 
-/// Refuses a tree that the format, or every reader of it, cannot hold, before anything is written.
+/// Rejects a tree that the format or a reader cannot hold, before anything is written.
 pub fn check(tree: &Tree, plan: &Plan<'_>) -> Result<(), BuildError> {
     for &dir in &plan.walked.children_first {
         for (name, node) in tree.children(plan.walked.dir(dir).0) {
@@ -91,8 +90,8 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// Writes the inode table to `out`, and keeps the listings. Returns the place of the root's
-    /// inode.
+    /// Writes the inode table to `out`, and keeps the listings in memory. Returns the position of
+    /// the root's inode.
     pub fn write(&mut self, out: &mut ImageWriter<'_>) -> Result<Place, BuildError> {
         let plan = self.plan;
         for &dir in &plan.walked.children_first {
@@ -116,7 +115,7 @@ impl<'a> Nodes<'a> {
             let listing = write_listing(&mut self.listings, entries)?;
             self.listed.insert(node, listing);
             if node == parent {
-                // The parent of the root is a number that no inode has.
+                // The root's parent is a number that no inode has.
                 self.inode(node, plan.inodes + 1)?;
             }
             out.write(&self.inodes.take())?;
@@ -126,7 +125,6 @@ impl<'a> Nodes<'a> {
         Ok(self.places.get(&Tree::ROOT).copied().unwrap_or_default().0)
     }
 
-    /// Returns the places of the inodes, in the order of their numbers.
     pub fn export_table(&self) -> Vec<u8> {
         let mut references = vec![0; self.places.len()];
         for (node, (place, _)) in &self.places {
@@ -176,7 +174,7 @@ impl<'a> Nodes<'a> {
             None
         };
         Ok(Common {
-            // Lists of access control have no place in the format.
+            // The format cannot store POSIX ACLs.
             mode: node.mode_without_acl(),
             uid: self.ids.index(node.uid)?,
             gid: self.ids.index(node.gid)?,

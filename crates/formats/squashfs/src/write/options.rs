@@ -5,42 +5,40 @@ use forerun_codec::{Bcj, Encoder, Encoding, ZlibStrategies};
 
 use super::cannot;
 
-/// The block sizes of the format.
 const BLOCK_SIZES: std::ops::RangeInclusive<u32> = 4 << 10..=1 << 20;
 
 /// How a SquashFS image is laid out and encoded. The defaults are those of `mksquashfs`.
 #[derive(Clone, Debug)]
 pub struct SquashfsOptions {
-    /// The codec and its options. The default is zlib (gzip) at level 9. LZMA is for old readers:
-    /// Linux does not support it. The Itanium filter of XZ is refused: Linux 6.7 removed it.
+    /// The codec and its options; zlib (gzip) at level 9 by default. LZMA is for old readers: Linux
+    /// does not support it. The Itanium filter of XZ is rejected, because Linux 6.7 removed it.
     pub encoding: Encoding,
-    /// Bytes of a data block: a power of two from 4 KiB to 1 MiB; 128 KiB is the default.
+    /// Block size in bytes: a power of two from 4 KiB to 1 MiB; 128 KiB by default.
     pub block_size: u32,
-    /// Which ends of files share blocks with others.
+    /// Which ends of files share blocks with other files.
     pub fragments: Fragments,
     /// Whether files with equal contents share blocks.
     pub duplicates: bool,
     /// Whether blocks of zeros are left out.
     pub sparse: bool,
-    /// Whether there is an export table, which NFS servers need.
+    /// Whether to write an export table, which NFS servers need.
     pub exportable: bool,
     /// Whether extended attributes are kept.
     pub xattrs: bool,
-    /// The parts that are compressed.
     pub compress: Compress,
     /// Time in the superblock, in seconds since the epoch. `None` means the latest modification
-    /// time in the tree, so that the same tree gives the same image.
+    /// time in the tree, so that equal trees give equal images.
     pub mkfs_time: Option<u32>,
-    /// Whether the image is padded to 4 KiB, as loop devices require.
+    /// Whether to pad the image to 4 KiB, as loop devices require.
     pub pad: bool,
-    /// Threads that encode; 0 means one for each CPU, or fewer if memory is scarce. The image does
-    /// not depend on it.
+    /// Number of encoding threads; 0 means one for each CPU, or fewer if memory is scarce. The
+    /// image does not depend on it.
     pub threads: usize,
     /// Approximate bytes of contents in memory at a time; 0 means 64 MiB, or less if memory is
     /// scarce.
     pub memory: usize,
-    /// Priorities of files; a higher one puts their data earlier. Files of equal priority keep the
-    /// order of a walk.
+    /// Priorities of files; files of higher priority come earlier in the image. Files of equal
+    /// priority stay in walk order.
     pub priorities: Priorities,
 }
 
@@ -52,18 +50,17 @@ pub enum Fragments {
     Yes,
     /// None: every file has its own blocks.
     No,
-    /// Files shorter than a block, and the remainder of longer ones after their last whole block.
+    /// Files shorter than a block, and the remainders of longer files.
     Always,
 }
 
-/// The parts that are compressed; the others are stored as they are. A block that does not get
-/// shorter is stored as it is in any case.
+/// Which parts are compressed. A block that would not get shorter is never compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compress {
     pub inodes: bool,
     pub data: bool,
     pub fragments: bool,
-    /// The table of owners.
+    /// The id table.
     pub ids: bool,
     pub xattrs: bool,
 }
@@ -128,8 +125,8 @@ impl SquashfsOptions {
             .map_err(|error| cannot(error.to_string()))
     }
 
-    /// Returns the number of threads that encode the contents of `tree`, and the bytes of contents
-    /// in flight. Each thread has an encoder, a block, the encoded block, and a candidate for that.
+    /// Returns the number of encoding threads, and the bytes of contents in flight. Each thread has
+    /// an encoder, a block, the encoded block, and a candidate for it.
     pub(super) fn bounds(&self, tree: &Tree) -> Result<ParallelBounds, BuildError> {
         let needs = WriterNeeds {
             codec: Some(self.encoding.codec().name()),
@@ -142,13 +139,12 @@ impl SquashfsOptions {
         })
     }
 
-    /// Returns the block size as a length.
     pub(super) fn block(&self) -> usize {
         forerun_io::usize_from(self.block_size.into())
     }
 
-    /// Returns how many bytes of a file of `len` bytes are in blocks of its own; the others are in
-    /// a fragment.
+    /// Returns how many bytes of a file of `len` bytes are in its own blocks; the rest is in a
+    /// fragment.
     pub(super) fn body_len(&self, len: u64) -> u64 {
         let block = u64::from(self.block_size);
         match self.fragments {

@@ -1,9 +1,8 @@
-//! Assigns bytes to blocks: fills fragments and finds duplicates.
+//! Divides files into blocks and fragments, and finds duplicates.
 //!
-//! Everything is decided here, by one thread in the order of the files, before anything is encoded;
-//! so the image does not depend on the threads that encode. A file with the contents of an earlier
-//! one costs no block at all. The blocks of a file and its end in a fragment are looked up
-//! separately.
+//! One thread decides this in the order of the files, before anything is encoded, so the image does
+//! not depend on the number of encoding threads. A duplicate file takes no blocks. The blocks of a
+//! file and its fragment are looked up separately.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +16,6 @@ use super::fetch::{Fetched, Wanted, Whole};
 use super::options::SquashfsOptions;
 use super::plan::Plan;
 
-/// A block to be encoded and written.
 pub struct Job {
     pub bytes: Vec<u8>,
     pub role: Role,
@@ -25,23 +23,21 @@ pub struct Job {
 
 #[derive(Clone, Copy)]
 pub enum Role {
-    /// A block of one file.
     Block {
         /// Whether a new body starts here.
         first: bool,
     },
-    /// Zeros that are not stored, whole blocks of them or the end of a file; there are no bytes.
+    /// Zeros that are not stored: whole blocks, or the end of a file. The job has no bytes.
     Hole { first: bool, len: u64 },
     /// A block of the ends of several files.
     Fragment,
 }
 
-/// The places of a file's data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileData {
-    /// Number of the body, in the order of writing.
+    /// Number of the body in writing order.
     pub body: Option<usize>,
-    /// Number of the fragment block, and offset in it.
+    /// Number of the fragment block, and the offset in it.
     pub fragment: Option<(u32, u32)>,
 }
 
@@ -51,7 +47,7 @@ pub struct Packer<'p, 't> {
     jobs: Jobs<'p, Job>,
     files: HashMap<NodeIndex, FileData>,
     bodies: HashMap<(u64, ContentHash), usize>,
-    /// First bytes of long files that may have a duplicate.
+    /// The length, and the hash of the first bytes, of each long file that may have a duplicate.
     starts: HashSet<(u64, ContentHash)>,
     tails: HashMap<(usize, ContentHash), (u32, u32)>,
     next_body: usize,
@@ -87,7 +83,7 @@ impl<'p, 't> Packer<'p, 't> {
         Ok(())
     }
 
-    /// Writes the last fragment.
+    /// Sends the last fragment block to be encoded.
     pub fn finish(mut self) -> Outcome<HashMap<NodeIndex, FileData>> {
         self.end_fragment()?;
         Ok(self.files)
@@ -121,9 +117,9 @@ impl<'p, 't> Packer<'p, 't> {
         body
     }
 
-    /// Adds a long file. If its start was not seen before, it has no duplicate: it is cut into
-    /// blocks while it is hashed. Otherwise it is hashed to its end first, and read a second time
-    /// only if it is no duplicate after all.
+    /// Adds a long file. If the hash of its start is new, the file has no duplicate, and it is cut
+    /// into blocks while it is hashed. Otherwise it is hashed to its end first, and read again only
+    /// if it is no duplicate.
     fn add_long(&mut self, wanted: &Wanted<'_>) -> Outcome<FileData> {
         let mut stream = self.open(wanted)?;
         let mut start = None;
@@ -178,7 +174,7 @@ impl<'p, 't> Packer<'p, 't> {
         }))
     }
 
-    /// Adds the blocks of a file from a stream. `start` holds the bytes that were read already.
+    /// Adds the blocks of a file from a stream. `start` holds the bytes that were already read.
     fn stream_body(
         &mut self,
         wanted: &Wanted<'_>,
@@ -189,7 +185,8 @@ impl<'p, 't> Packer<'p, 't> {
         let mut first = true;
         let start = start.unwrap_or_default();
         hasher.iter_mut().for_each(|hasher| hasher.data(&start));
-        // The start is a whole number of blocks: both are powers of two, and it is the largest.
+        // `start` is a whole number of blocks: both lengths are powers of two, and its length is at
+        // least the largest block size.
         for block in start.chunks(self.options.block()) {
             self.block(block.to_vec(), &mut first)?;
         }
@@ -217,7 +214,8 @@ impl<'p, 't> Packer<'p, 't> {
         Ok(self.end_body(hash.map(|hash| (wanted.body_len, hash))))
     }
 
-    /// Skips the whole blocks of a hole, or all of the `left` bytes if they are one. Returns how many bytes these are.
+    /// Skips the whole blocks of a hole, or all `left` bytes if the hole covers them. Returns the
+    /// number of bytes skipped.
     fn hole(&self, wanted: &Wanted<'_>, stream: &mut ExactStream, left: u64) -> Outcome<u64> {
         let hole = self.check(wanted, stream.hole())?.min(left);
         let whole = if hole == left {

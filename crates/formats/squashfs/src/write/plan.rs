@@ -1,8 +1,8 @@
-//! The plan of an image: the order of everything, before anything is written.
+//! The order of inodes and data, decided before anything is written.
 //!
-//! Unless priorities change it, data lie in the order of a walk: files that are read together lie together.
-//! Inodes lie directory by directory, so that a listing with details touches few blocks and few runs of
-//! entries are cut.
+//! Data is in walk order unless priorities change that, so files that are read together are stored
+//! together. Inodes lie directory by directory, so that a listing with details touches few blocks
+//! and its runs of entries are long.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ use super::options::SquashfsOptions;
 
 pub struct Plan<'t> {
     pub walked: WalkedTree<'t>,
-    /// Number of inodes, which is also the number of the root.
+    /// Number of inodes, which is also the root's inode number.
     pub inodes: u32,
 }
 
@@ -28,11 +28,11 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// Numbers the nodes in the order of their inodes: those of a directory behind those of all directories below
-/// it. Returns how many there are.
+/// Numbers the nodes in inode order: the entries of a directory come after the entries of all
+/// directories below it. Returns the number of inodes.
 fn number(tree: &Tree, walked: &mut WalkedTree<'_>) -> Result<u32, BuildError> {
     let len = walked.nodes.len();
-    // The number after the last is the parent of the root.
+    // The number after the last one is the root's parent.
     let inodes = u32::try_from(len).ok().filter(|&len| len < u32::MAX - 1);
     let inodes = inodes.ok_or_else(|| cannot(format!("{len} inodes")))?;
     let children_first = walked.children_first.iter();

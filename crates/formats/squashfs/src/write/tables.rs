@@ -1,5 +1,5 @@
-//! Tables behind the directories: fragments, export, ids. Each consists of metadata blocks,
-//! followed by the start of each block.
+//! Tables after the directories: fragments, export, ids. Each is a list of metadata blocks,
+//! followed by their offsets.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use forerun_io::{u16_from, u64_from};
 use super::cannot;
 use super::metadata::MetadataWriter;
 
-/// Writes `bytes` as metadata blocks. Returns their starts, as the list behind them stores them.
+/// Writes `bytes` as metadata blocks. Returns their offsets, as the table's pointers store them.
 pub fn write_blocks(
     mut table: MetadataWriter,
     bytes: &[u8],
@@ -24,7 +24,7 @@ pub fn write_blocks(
     Ok(starts.flatten().collect())
 }
 
-/// Writes a table. Returns the offset of its list of blocks, which is what the superblock stores.
+/// Writes a table. Returns the offset of its pointers, which the superblock stores.
 pub fn write_table(
     table: MetadataWriter,
     bytes: &[u8],
@@ -36,7 +36,6 @@ pub fn write_table(
     Ok(start)
 }
 
-/// Users and groups, each once.
 #[derive(Default)]
 pub struct Ids {
     indexes: HashMap<u32, u16>,
@@ -44,13 +43,12 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Returns the index of a user or group. Adds it if it is new.
+    /// Returns the index of an id. Adds the id if it is new.
     pub fn index(&mut self, id: u32) -> Result<u16, BuildError> {
         if let Some(&index) = self.indexes.get(&id) {
             return Ok(index);
         }
-        // One less than the number of indexes, because the superblock stores their count in 16
-        // bits.
+        // Up to 65535 ids: the superblock stores their count in 16 bits.
         let index = u16::try_from(self.ids.len());
         let Some(index) = index.ok().filter(|index| *index < u16::MAX) else {
             return Err(cannot("more than 65535 users and groups".to_string()));
@@ -60,12 +58,10 @@ impl Ids {
         Ok(index)
     }
 
-    /// Returns the number of ids.
     pub fn len(&self) -> u16 {
         u16_from(u64_from(self.ids.len()))
     }
 
-    /// Returns the table's contents.
     pub fn bytes(&self) -> Vec<u8> {
         self.ids.iter().flat_map(|id| id.to_le_bytes()).collect()
     }

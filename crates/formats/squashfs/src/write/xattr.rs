@@ -11,22 +11,20 @@ use super::metadata::{MetadataWriter, Place};
 use super::tables::write_blocks;
 use crate::ondisk::{XattrId, XattrName, XattrTable, xattr};
 
-/// From this length on, a value that was written before is stored as a reference. Repeating shorter
-/// ones, encoded, costs less than reading another metadata block.
+/// A value of at least this length is stored once and referred to. Repeating shorter ones,
+/// compressed, costs less than reading another metadata block.
 const SHARED_VALUE: usize = 128;
-/// The longest value Linux reads.
+/// The longest value that Linux reads.
 const LONGEST_VALUE: usize = 65536;
 
 pub struct XattrWriter {
     table: MetadataWriter,
     ids: Vec<XattrId>,
-    /// Numbers of the sets, by all their bytes.
+    /// Numbers of the sets by their contents.
     sets: HashMap<Vec<u8>, u32>,
-    /// Places of long values.
     values: HashMap<Vec<u8>, Place>,
 }
 
-/// An attribute without its prefix.
 struct Attribute<'a> {
     prefix: u16,
     name: &'a [u8],
@@ -44,10 +42,10 @@ impl XattrWriter {
         }
     }
 
-    /// Returns the number of a set of attributes, which is written if it is new. Returns nothing
-    /// for an empty set.
+    /// Returns the number of an xattr set, writing the set if it is new. Returns `None` for an
+    /// empty set.
     ///
-    /// Attributes that have no place in the format are left out: POSIX ACLs, for example.
+    /// Attributes that the format cannot store, such as POSIX ACLs, are left out.
     pub fn id(
         &mut self,
         attributes: &BTreeMap<Vec<u8>, Vec<u8>>,
@@ -58,7 +56,7 @@ impl XattrWriter {
             let Some(attribute) = attribute(name, value)? else {
                 continue;
             };
-            // Lengths keep concatenated parts apart.
+            // Length prefixes make the concatenation unambiguous.
             for part in [name, value] {
                 key.extend_from_slice(&u64_from(part.len()).to_le_bytes());
                 key.extend_from_slice(part);
@@ -124,7 +122,7 @@ impl XattrWriter {
         Ok(())
     }
 
-    /// Writes the table. Returns its offset, if there is one.
+    /// Writes the table. Returns its offset, or `None` without any set.
     pub fn finish(
         mut self,
         ids: MetadataWriter,
@@ -150,7 +148,7 @@ impl XattrWriter {
     }
 }
 
-/// Returns whether the format has a place for an attribute of this name.
+/// Returns whether the format can store an attribute of this name.
 pub fn keeps(name: &[u8]) -> bool {
     split(name).is_some()
 }

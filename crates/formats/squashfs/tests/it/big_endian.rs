@@ -1,5 +1,6 @@
-//! Big-endian images of 4.0, as one vendor makes them. No such image was at hand: these are images of
-//! mksquashfs with every number turned round, with headers of metadata blocks in both orders.
+//! Big-endian images of 4.0, as one vendor makes them. No such image was available: these are
+//! images of mksquashfs with every number byte-swapped, and with metadata block headers in both
+//! byte orders.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -21,7 +22,7 @@ use crate::turned::{tables, turned};
 
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
-/// Makes the tree of [`all`], with a directory that has indexes.
+/// Creates the tree of [`all`] and an indexed directory.
 fn everything(tree: &Path) {
     all(tree);
     fs::create_dir(tree.join("indexed")).unwrap();
@@ -39,7 +40,7 @@ fn open(image: &[u8]) -> Squashfs {
     common::open(image.to_vec()).unwrap()
 }
 
-/// Returns the extents of each file, with the xattrs of each node.
+/// Returns the extents of each file, and the xattrs of each node.
 fn regions(fs: &Squashfs) -> BTreeMap<Vec<u8>, (Vec<String>, String)> {
     let mut out = BTreeMap::new();
     for entry in Walk::new(fs, fs.root(), &Limits::default()) {
@@ -49,7 +50,7 @@ fn regions(fs: &Squashfs) -> BTreeMap<Vec<u8>, (Vec<String>, String)> {
             extents.push(format!("{extent:?}"));
             ControlFlow::Continue(())
         };
-        // Of what is no file there are none.
+        // Only files have extents.
         let _not_a_file = fs.map(entry.node, 0..u64::MAX, &mut visit);
         let mut xattrs = format!("{:?}", fs.metadata(entry.node).unwrap());
         fs.xattrs(entry.node, &mut |name, value| {
@@ -61,7 +62,7 @@ fn regions(fs: &Squashfs) -> BTreeMap<Vec<u8>, (Vec<String>, String)> {
     out
 }
 
-/// Asserts that `image` is the same as `original` but for its byte order.
+/// Asserts that `image` equals `original` except for its byte order.
 fn assert_same(original: &[u8], image: &[u8], what: &str) {
     let errors = exercise::all(&open(image), &Limits::default());
     assert!(errors.is_empty(), "{what}: {errors:?}");
@@ -78,7 +79,7 @@ fn assert_same(original: &[u8], image: &[u8], what: &str) {
     })
     .unwrap();
     assert_eq!(names.len(), 3000);
-    // In a newly opened image, so that only the indexes lead to a name.
+    // Reopen the image, so that lookups use only the indexes.
     let fs = open(image);
     for (name, node) in names {
         assert_eq!(fs.lookup(dir, &name).unwrap(), Some(node), "{what}");
@@ -98,7 +99,8 @@ fn images_of_every_compressor() {
             _ => &[],
         };
         let image = fs::read(sample.make(&[&["-comp", compressor], more].concat())).unwrap();
-        // Of the order of the headers no more depends on the compressor than what finds it out.
+        // The byte order of headers is found in the same way for every compressor, so one of them
+        // tests both orders.
         let orders = match compressor {
             "lz4" | "zstd" => &ORDERS[..1],
             _ => &ORDERS,
@@ -128,7 +130,7 @@ fn metadata_as_it_is_keeps_every_field_and_place() {
     }
 }
 
-/// Returns `bytes_used` of a little-endian image, which may have padding.
+/// Returns `bytes_used` of a little-endian image; the file may be longer, with padding.
 fn common_len(image: &[u8]) -> usize {
     ByteOrder::Little.u64_at(image, 40).unwrap() as usize
 }
@@ -147,7 +149,7 @@ fn fields_and_contract() {
 fn a_header_with_two_equal_bytes_tells_nothing_and_the_root_does() {
     for headers in ORDERS {
         let mut parts = Parts::everything();
-        // 0x8181: 385 bytes as they are.
+        // 0x8181 in either byte order: 385 uncompressed bytes.
         parts.inodes.resize(0x181, 0);
         let image = turned(&parts.image(), headers);
         let (inodes, _) = tables(&image);
@@ -253,7 +255,7 @@ fn a_salvage_reads_them_without_the_last_tables() {
         let mut image = turned(&image, headers);
         let whole = open(&image);
         let files = Walk::new(&whole, whole.root(), &Limits::default()).count();
-        // Without the table of ids, and all behind it.
+        // Cut the id table and everything after it.
         let ids = ByteOrder::Big.u64_at(&image, 48).unwrap() as usize;
         image.truncate(ids - 2);
         let mut with = OpenWith::new(Arc::new(MemorySource::new(image)));

@@ -1,4 +1,4 @@
-//! Images that lie: an error that names the place, never a panic, a hang or unbounded memory.
+//! Hostile images give an error with the offset, never a panic, a hang or unbounded memory.
 
 use forerun_squashfs::FORMAT;
 use forerun_squashfs::fuzzing::{self, Parts};
@@ -307,7 +307,6 @@ fn the_size_of_a_set_of_xattrs_is_a_hint() {
     }
 }
 
-/// Returns an image whose root lists these names, in this order.
 fn listing_of(names: &[&[u8]]) -> Vec<u8> {
     let mut parts = Parts::default();
     let mut listing = vec![(names.len() - 1) as u8];
@@ -427,15 +426,15 @@ fn every_truncation_is_refused() {
                 "{len}: {error}"
             );
         }
-        // Bytes behind an image are no part of it.
+        // Bytes after the end of an image are not part of it.
         assert!(fuzzing::walk(&[&image[..], &[0xff; 5000]].concat()).is_empty());
     }
 }
 
 #[test]
 fn a_metadata_block_decodes_to_8_kib_at_most() {
-    // A zlib stream of 8193 zeros in stored deflate blocks would not be short: this one was made
-    // by zlib, of 1 MiB of zeros.
+    // 8193 zeros in stored deflate blocks would not be short; zlib made this stream, from 1 MiB of
+    // zeros.
     let mut bomb = vec![0x78, 0xda];
     bomb.extend_from_slice(&[
         0xed, 0xc1, 0x01, 0x0d, 0x00, 0x00, 0x00, 0xc2, 0xa0, 0xf7, 0x4f,
@@ -458,7 +457,7 @@ fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
 
 #[test]
 fn a_block_that_does_not_decode_fails_each_time_and_alone() {
-    // The listings are bad; the inodes are not.
+    // The listing is bad, but the inodes are not.
     let fs = open(with_u16(LISTINGS - 2, 96)).unwrap();
     let first = fs.lookup(fs.root(), b"data").unwrap_err().to_string();
     let second = fs.lookup(fs.root(), b"data").unwrap_err().to_string();

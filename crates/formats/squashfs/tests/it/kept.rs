@@ -1,5 +1,5 @@
-//! The images that the tests of the program read: it may not depend on a driver, so they are kept as files.
-//! FORERUN_UPDATE=1 writes them anew.
+//! Images for the tests of the program. The crate of those tests may not depend on a driver, so the
+//! images are kept as files. FORERUN_UPDATE=1 writes them again.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn the_images_of_the_program_can_be_read() {
             fs::create_dir_all(&folder).unwrap();
             fs::write(&path, made).unwrap();
         }
-        // Not compared with what is made here: another version of a codec may give other bytes.
+        // Not compared with a new image: another codec version may give other bytes.
         let kept = fs::read(&path).unwrap();
         let errors = fuzzing::walk(&kept);
         assert!(errors.is_empty(), "{name}: {errors:?}");

@@ -1,4 +1,4 @@
-//! SquashFS 1.x to 3.x and vendors' LZMA: images of the test kit, judged by unsquashfs too.
+//! SquashFS 1.x to 3.x and vendors' LZMA: images of the test kit, which unsquashfs checks too.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,7 +16,6 @@ use forerun_vfs::{Error, Extent, FileSystem, Place};
 
 use crate::common;
 
-/// Returns the images of gzip, with their names.
 fn all() -> Vec<(String, Vec<u8>)> {
     let images = common::old_images().into_iter();
     let images = images.filter(|(name, _)| name.starts_with("gzip-") && !name.ends_with("-plain"));
@@ -25,7 +24,6 @@ fn all() -> Vec<(String, Vec<u8>)> {
     images
 }
 
-/// Decodes the bytes of `file` along its extents.
 fn contents(fs: &dyn FileSystem, image: &[u8]) -> Vec<u8> {
     let node = fs.lookup(fs.root(), b"file").unwrap().unwrap();
     let mut out = Vec::new();
@@ -125,7 +123,7 @@ fn unsquashfs_reads_the_same() {
     }
 }
 
-/// Where headers of metadata do not say it, as metadata is stored as it is, data says it.
+/// If metadata is uncompressed, the LZMA header is recognised from file data.
 #[test]
 fn every_header_of_lzma_and_its_properties_are_recognised() {
     let compressors = [
@@ -172,7 +170,7 @@ fn an_image_that_says_gzip_and_holds_lzma_opens() {
     };
     let mut image = Vec::new();
     write(&tree, &options, &mut image, &Arc::default()).unwrap();
-    // The compressor: gzip.
+    // Set the compressor to gzip.
     image[20..22].copy_from_slice(&1_u16.to_le_bytes());
     let errors = fuzzing::walk(&image);
     assert!(errors.is_empty(), "{errors:?}");

@@ -1,4 +1,4 @@
-//! Lookups in long directories, which remember some of the names that they pass.
+//! Lookups in long directories, which remember some names on their way.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use forerun_squashfs::write::{Compress, SquashfsOptions, write};
 use forerun_testkit::trees::file;
 use forerun_vfs::{Error, FileSystem, NodeId, OpenWith};
 
-/// Lookups that pass more bytes than the listing has.
+/// Enough lookups to read more bytes than the listing has.
 const MANY: usize = 600;
 
-/// Creates an image with the directory `many`, of `count` files.
+/// Creates an image with the directory `many`, which holds `count` files.
 fn image(count: usize, compress: Compress) -> Vec<u8> {
     let mut tree = Tree::default();
     let dir = tree.add(Tree::ROOT, b"many", NewNode::directory()).unwrap();
@@ -32,7 +32,7 @@ fn name(n: usize) -> String {
     format!("{:06}-{}", n * 2, "x".repeat(n % 40))
 }
 
-/// Opens the image without a cache of metadata blocks.
+/// Opens the image without caching metadata blocks.
 fn open(image: Vec<u8>) -> (Squashfs, NodeId, Arc<Observer>) {
     let mut with = OpenWith::new(Arc::new(MemorySource::new(image)));
     with.cache = 0;
@@ -51,7 +51,7 @@ fn remembered_names_lead_to_all_others() {
     let mut costs = Vec::new();
     for round in 0..2 {
         for step in 0..count {
-            // Each name once, in no order.
+            // Every name once, in shuffled order.
             let n = step * 2677 % count;
             let before = decodes();
             let node = fs.lookup(dir, name(n).as_bytes()).unwrap();
@@ -68,7 +68,8 @@ fn remembered_names_lead_to_all_others() {
     for missing in [&b"!"[..], b"\xff"] {
         assert_eq!(fs.lookup(dir, missing).unwrap(), None);
     }
-    // The block of the directory's inode, and one or two of its listing; without names, those of the indexes too.
+    // One block for the directory's inode, and one or two for its listing. Without remembered
+    // names, the blocks of the indexes would be added.
     let most = *costs[MANY..].iter().max().unwrap();
     assert!(most <= 3, "{most} blocks");
     let by_index: u64 = costs[..10].iter().sum();
@@ -88,7 +89,7 @@ fn a_bad_entry_fails_no_lookup_of_one_before_it() {
     let at = image
         .windows(last.len())
         .rposition(|part| part == last.as_bytes());
-    // Not after the name before it.
+    // Now the name sorts before the previous one.
     image[at.unwrap()] = b'!';
     let (fs, dir, _) = open(image);
     for _ in 0..3 {

@@ -15,14 +15,13 @@ use forerun_vfs::{FileSystem, OpenWith};
 
 use crate::writer_common::{everything, run, xattrs_of};
 
-/// A tree of the host, and its model.
 pub struct Sample {
     dir: TempDir,
     model: TreeModel,
 }
 
 impl Sample {
-    /// Creates a sample. Returns nothing if mksquashfs or root is missing.
+    /// Creates a sample. Returns `None` if mksquashfs or root is missing.
     pub fn new(populate: impl FnOnce(&Path)) -> Option<Self> {
         if !require::root() || require::program("mksquashfs").is_none() {
             return None;
@@ -65,8 +64,8 @@ impl Sample {
     }
 }
 
-/// Creates every kind of file except a symbolic link with two names, which mksquashfs turns into
-/// two links.
+/// Creates every file type, except hard-linked symbolic links: mksquashfs stores those as separate
+/// links.
 pub fn all(tree: &Path) {
     everything(tree);
     fs::remove_file(tree.join("a/link too")).unwrap();
@@ -78,7 +77,7 @@ fn open(image: &Path) -> (Squashfs, Arc<FileSource>) {
     (Squashfs::open(with).unwrap(), source)
 }
 
-/// Returns the compressors that this mksquashfs has. A missing one fails in CI.
+/// Returns the compressors of this mksquashfs. A missing one fails in CI.
 fn compressors() -> Vec<&'static str> {
     let Ok(help) = Command::new("mksquashfs").arg("-help").output() else {
         return Vec::new();
@@ -116,9 +115,9 @@ fn every_block_size_and_way_of_fragments() {
         return;
     };
     for block in ["4K", "128K", "1M"] {
-        // mksquashfs 4.5.1 looks for duplicates in fragments that it is still compressing: with
-        // -always-use-fragments alone, one image in five had a fragment that neither unsquashfs
-        // nor the kernel decodes, and none of 66 with -no-duplicates.
+        // mksquashfs 4.5.1 compares duplicates with fragments that it is still compressing: with
+        // -always-use-fragments alone, one image in five had a fragment that neither unsquashfs nor
+        // Linux decodes; with -no-duplicates, none of 66 had.
         let always = &["-always-use-fragments", "-no-duplicates"][..];
         for fragments in [&[][..], &["-no-fragments"], always] {
             let quick = &["-comp", "gzip", "-Xcompression-level", "1", "-b", block][..];
@@ -183,8 +182,8 @@ fn an_empty_tree() {
     assert_eq!(fs.lookup(fs.root(), b"missing").unwrap(), None);
 }
 
-/// Checks a directory of `count` files in `many`, with names of different lengths. A listing of
-/// another length comes before it, so that it starts in the middle of a metadata block.
+/// Checks a directory `many` of `count` files with names of different lengths. Another listing
+/// comes before it, so that it starts in the middle of a metadata block.
 fn long_directory(count: usize) {
     let names = |n: usize| format!("{n:x}-{}", "y".repeat(n % 90));
     let populate = |tree: &Path| {
@@ -206,7 +205,7 @@ fn long_directory(count: usize) {
         let dir = fs.lookup(fs.root(), b"many").unwrap().unwrap();
         fs.check(Some(dir), &mut |problem| panic!("{problem:?}"))
             .unwrap();
-        // In an image with remembered places, and in a newly opened one.
+        // The first image remembers positions; the newly opened one has none.
         for fs in [&fs, &open(&image).0] {
             check_names(fs, dir, (0..count).map(names).collect());
         }

@@ -1,4 +1,5 @@
-//! Images of mksquashfs that are cut or damaged: what a salvage gives is compared with the tree, byte for byte.
+//! Truncated and damaged images of mksquashfs: what a salvage returns is compared with the tree
+//! byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +17,7 @@ use crate::writer_common::run;
 
 type Files = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Contents of `len` bytes that compress to about a half, and are no file's twice.
+/// Returns `len` unique bytes that compress to about half.
 fn text(seed: u64, len: usize) -> Vec<u8> {
     let random = forerun_testkit::generate::bytes(seed, len.div_ceil(2));
     let digits = random.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -29,7 +30,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// Creates a tree of small and large files, some of which do not compress.
+    /// Creates a tree of small and large files, some of them incompressible.
     fn new() -> Option<Self> {
         require::program("mksquashfs")?;
         let dir = temp_dir("squashfs-salvage");
@@ -37,7 +38,8 @@ impl Sample {
         for n in 0..400_u64 {
             let len = match n % 8 {
                 0 => 40_000 + usize::try_from(n).unwrap() * 97,
-                // Where a file ends with a full block, a guess takes the next one for its rest.
+                // After a file that ends with a full block, a guess would wrongly append the next
+                // block.
                 1 if n % 5 == 1 => 16384,
                 _ => 200 + usize::try_from(n * 7919 % 9000).unwrap(),
             };
@@ -77,7 +79,7 @@ impl Sample {
     }
 }
 
-/// Returns the start of a table, which the superblock holds at `at`.
+/// Returns the start of a table from the superblock's field at `at`.
 fn table(image: &[u8], at: usize) -> usize {
     let bytes: [u8; 8] = image[at..at + 8].try_into().unwrap();
     usize::try_from(u64::from_le_bytes(bytes)).unwrap()
@@ -129,7 +131,7 @@ fn read(fs: &dyn FileSystem, source: &dyn ReadAt, node: NodeId) -> Result<Vec<u8
     Ok(out)
 }
 
-/// Whole files: under their paths, under numbers, and those put together by guess.
+/// Numbers of whole files found under their paths, under inode numbers, and as guesses.
 #[derive(Debug, Default)]
 struct Found {
     named: usize,
@@ -137,7 +139,7 @@ struct Found {
     guessed: usize,
 }
 
-/// Reads all that a salvage gives. Panics on a byte that is wrong, guesses excepted.
+/// Reads all that a salvage returns. Panics on a wrong byte, except in guessed files.
 fn salvage(files: &Files, image: &[u8]) -> Found {
     let (fs, source) = open(image, true).unwrap();
     let contents: BTreeSet<&[u8]> = files.values().map(Vec::as_slice).collect();
@@ -226,7 +228,7 @@ fn without_the_tables_behind_the_listings_files_keep_their_names() {
     for codec in ["gzip", "zstd", "xz", "lz4", "lzo"] {
         let image = sample.image(&["-comp", codec]);
         assert!(open(&image[..table(&image, IDS) - 30], false).is_err());
-        // In front of the ids, and in front of the pointers to the fragments' blocks.
+        // Cut before the ids, and before the pointers of the fragment table.
         for cut in [table(&image, IDS) - 30, table(&image, FRAGMENTS)] {
             let found = salvage(&sample.files, &image[..cut]);
             assert_share(found.named, 401, codec);
@@ -245,10 +247,10 @@ fn without_the_fragment_table_fragments_are_found_between_the_files() {
     ] {
         let image = sample.image(options);
         let listings = table(&image, LISTINGS);
-        // The last listings are in the one block that is cut: all inodes are there, without names.
+        // The cut block holds the last listings: all inodes are readable, without names.
         let found = salvage(&sample.files, &image[..listings + 40]);
         assert_share(found.named + found.numbered, 401, options.last().unwrap());
-        // Zeroed in the middle of an image that has its length.
+        // Zeros in the middle of an image of full length.
         let mut zeroed = image.clone();
         zeroed[table(&image, FRAGMENTS) - 100..].fill(0);
         let found = salvage(&sample.files, &zeroed);
@@ -284,7 +286,7 @@ fn every_cut_and_every_damaged_place_gives_right_bytes_only() {
         let step = (len - inodes) / 23;
         for cut in (inodes..len).step_by(step) {
             salvage(&sample.files, &image[..cut]);
-            // A block of LZ4 has no checksum: with other bytes in it, it can be another block.
+            // LZ4 blocks have no checksum, so a changed block may decode.
             if codec == "lz4" {
                 continue;
             }
@@ -310,7 +312,7 @@ fn damage_in_the_data_of_an_image_without_a_fragment_table_moves_no_fragment() {
 
 #[test]
 fn hostile_images_end_the_search() {
-    // A header of a stream at every second byte.
+    // A stream header at every second byte.
     let mut image = fuzzing::seeds().unwrap().remove(0).1;
     image.truncate(96);
     image.extend(std::iter::repeat_n([0x78, 0x9C], 200_000).flatten());
@@ -354,7 +356,7 @@ fn wrong_holes_are_salvaged_unless_the_inode_says_otherwise() {
         "16384",
     ]));
     let mut image = fs::read(image).unwrap();
-    // Sizes of blocks are the only words of 0 in a row of words.
+    // Block sizes are the only run of zero words.
     let (inodes, listings) = (table(&image, INODES), table(&image, LISTINGS));
     let file = common::find_extended_file(&image[inodes..listings], 4 * 16384);
     for index in [1, 2] {
@@ -388,7 +390,7 @@ fn wrong_holes_are_salvaged_unless_the_inode_says_otherwise() {
     };
     let found = read(&image).unwrap();
     assert_eq!(found, [16384..32768, 32768..49152, 0..16384, 16384..20_000]);
-    // The count of bytes in holes says otherwise.
+    // A `sparse` field that contradicts the holes.
     image[inodes + file + 32] ^= 1;
     assert!(read(&image).is_err());
 }

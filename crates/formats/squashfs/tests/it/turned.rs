@@ -1,6 +1,6 @@
-//! Turns images of 4.0 into big-endian ones: walks all structures, with offsets of its own, and turns every
-//! number round. File data stays where it is. Metadata blocks are encoded anew, so that references change with
-//! their lengths.
+//! Converts images of 4.0 to big-endian ones. Walks all structures, with its own field offsets, and
+//! byte-swaps every number. File data is not moved. Metadata blocks are encoded again, so
+//! references change with their lengths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,24 @@ const STORED: u16 = 0x8000;
 const SUPERBLOCK: usize = 96;
 const NONE: u64 = u64::MAX;
 
-/// Returns the image with all numbers big-endian, and the headers of metadata blocks in `headers`.
+/// Returns the image with big-endian numbers and with metadata block headers in byte order
+/// `headers`.
 pub fn turned(image: &[u8], headers: ByteOrder) -> Vec<u8> {
     Turner::new(image, headers).image()
 }
 
-/// Returns the offset of the inode table, and of the table behind it, of a big-endian image.
+/// Returns the offsets of the inode table and of the directory table of a big-endian image.
 pub fn tables(image: &[u8]) -> (usize, usize) {
     let at = |at| ByteOrder::Big.u64_at(image, at).unwrap() as usize;
     (at(64), at(72))
 }
 
-/// Decoded metadata blocks that follow one another.
+/// Consecutive metadata blocks, decoded.
 struct Run {
     bytes: Vec<u8>,
     /// Offset of each block from the start of the table.
     starts: Vec<u64>,
-    /// Whether the first one is stored as it is.
+    /// Whether the first block is uncompressed.
     is_stored: bool,
 }
 
@@ -82,7 +83,7 @@ impl<'i> Turner<'i> {
         self.out.extend(&self.image[..inodes as usize]);
         self.options();
         let pointed = |table: u64| (table != NONE).then(|| self.field(table as usize));
-        // Of no entries there is neither a block nor a pointer.
+        // A table without entries has neither blocks nor pointers.
         let fragments = if number(self.image, 16, 4) == 0 {
             NONE
         } else {
@@ -143,7 +144,8 @@ impl<'i> Turner<'i> {
         );
     }
 
-    /// Turns the options behind the superblock, which are stored as they are: words, but for gzip.
+    /// Swaps the uncompressed compressor options after the superblock: 32-bit words, except for
+    /// gzip.
     fn options(&mut self) {
         if number(self.image, 24, 2) & 0x400 == 0 {
             return;
@@ -167,7 +169,6 @@ impl<'i> Turner<'i> {
         }
     }
 
-    /// Decodes the blocks from `start` up to `end`.
     fn read(&self, start: u64, end: u64) -> Run {
         let mut run = Run {
             bytes: Vec::new(),
@@ -182,7 +183,7 @@ impl<'i> Turner<'i> {
         run
     }
 
-    /// Appends a decoded block. Returns the bytes that it takes in the image.
+    /// Decodes a block and appends it. Returns its stored length.
     fn read_block(&self, at: usize, out: &mut Vec<u8>) -> usize {
         let word = number(self.image, at, 2) as u16;
         let len = usize::from(word & !STORED);
@@ -197,7 +198,6 @@ impl<'i> Turner<'i> {
         2 + len
     }
 
-    /// Encodes the blocks of a table.
     fn blocks(&mut self, bytes: &[u8], is_stored: bool) -> Vec<Vec<u8>> {
         let mut blocks = Vec::new();
         for block in bytes.chunks(BLOCK) {
@@ -213,14 +213,15 @@ impl<'i> Turner<'i> {
         blocks
     }
 
-    /// Returns where the blocks start.
+    /// Appends blocks. Returns the offset of the first one.
     fn append(&mut self, blocks: &[Vec<u8>]) -> u64 {
         let start = self.out.len() as u64;
         self.out.extend(blocks.iter().flatten());
         start
     }
 
-    /// Turns a table with pointers, of `len` decoded bytes. Returns where the new pointers are.
+    /// Converts a table with pointers, of `len` decoded bytes. Returns the offset of its new
+    /// pointers.
     fn table(&mut self, pointers: u64, len: u64, turn: impl Fn(&mut [u8])) -> u64 {
         if pointers == NONE {
             return NONE;
@@ -247,7 +248,7 @@ impl<'i> Turner<'i> {
     fn turn_inodes(&self, bytes: &mut [u8], listings: &BTreeMap<u64, u64>) {
         let block_size = number(self.image, 12, 4);
         let mut at = 0;
-        // What follows the last inode is the padding of a test.
+        // After the last inode comes padding of a test.
         while at < bytes.len() && number(bytes, at, 2) != 0 {
             let kind = number(bytes, at, 2);
             turn_all(&mut bytes[at..], &[2, 2, 2, 2, 4, 4]);
@@ -330,7 +331,7 @@ impl<'i> Turner<'i> {
                 bytes[at..at + width].reverse();
                 return value;
             }
-            // It was turned as a part of another set.
+            // The number was already swapped, as part of another set.
             bytes[at..at + width]
                 .iter()
                 .fold(0, |value, byte| value << 8 | u64::from(*byte))
@@ -382,7 +383,7 @@ fn turn_indexes(bytes: &mut [u8], count: u64, listings: &BTreeMap<u64, u64>) -> 
     at
 }
 
-/// Turns the runs of all listings, which follow one another.
+/// Swaps the runs of all listings, which are consecutive.
 fn turn_listings(bytes: &mut [u8], inodes: &BTreeMap<u64, u64>) {
     let mut at = 0;
     while at < bytes.len() {
@@ -405,7 +406,7 @@ fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
         .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Turns numbers of these widths that follow one another. Returns how many bytes they take.
+/// Swaps consecutive numbers of these widths. Returns their total length.
 fn turn_all(bytes: &mut [u8], widths: &[usize]) -> usize {
     let mut at = 0;
     for width in widths {
@@ -415,14 +416,15 @@ fn turn_all(bytes: &mut [u8], widths: &[usize]) -> usize {
     at
 }
 
-/// Turns structures of numbers of these widths that follow one another.
+/// Swaps consecutive structures, which have numbers of these widths.
 fn turn_each(bytes: &mut [u8], widths: &[usize]) {
     for structure in bytes.chunks_mut(widths.iter().sum()) {
         turn_all(structure, widths);
     }
 }
 
-/// Replaces the block's offset, of four bytes at `at`, by the new one. An empty listing may lead to the end.
+/// Replaces the 4-byte block offset at `at` by the new one. The reference of an empty listing may
+/// be the end of the table.
 fn remap(bytes: &mut [u8], at: usize, starts: &BTreeMap<u64, u64>) {
     let before = number(bytes, at, 4);
     let new = starts.get(&before).copied().unwrap_or(before) as u32;
@@ -438,13 +440,13 @@ fn remapped(reference: u64, starts: &BTreeMap<u64, u64>) -> u64 {
     starts[&(reference >> 16)] << 16 | reference & 0xffff
 }
 
-/// Returns the new starts of blocks that will all be stored as they are, by the old ones.
+/// Maps old block offsets to new ones, if all blocks become uncompressed.
 fn stored_starts(run: &Run) -> BTreeMap<u64, u64> {
     let new = (0..).step_by(BLOCK + 2);
     run.starts.iter().copied().zip(new).collect()
 }
 
-/// Returns the new starts of blocks, by the old ones.
+/// Maps old block offsets to new ones.
 fn starts_of(run: &Run, blocks: &[Vec<u8>]) -> BTreeMap<u64, u64> {
     let mut at = 0;
     let mut starts = BTreeMap::new();

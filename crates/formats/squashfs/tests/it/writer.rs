@@ -1,4 +1,5 @@
-//! Decisions of the writer: what it shares and refuses, and that only tree and options matter.
+//! Decisions of the writer: what it shares, what it rejects, and that only the tree and the options
+//! matter.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use forerun_testkit::generate;
 use forerun_testkit::trees::{Full, changed, tree_of, tree_of_one};
 use forerun_vfs::{Device, Timestamp};
 
-/// Creates small files, files of several blocks, duplicates of both, and holes.
+/// Creates short files, files of several blocks, duplicates of both, and holes.
 fn mixed() -> Tree {
     forerun_testkit::trees::mixed(5, 3_000_000)
 }
@@ -62,7 +63,7 @@ fn equal_contents_are_stored_once() {
         (3_000_001, Fragments::Yes),
         (3_000_001, Fragments::Always),
     ] {
-        // Stored as it is, duplicate data takes twice the space.
+        // Uncompressed duplicate data takes twice the space.
         let compress = Compress {
             data: false,
             fragments: false,
@@ -189,8 +190,7 @@ fn the_superblock_says_what_was_asked() {
     );
 }
 
-/// Checks the declared dictionary: Linux refused metadata blocks with a larger one than the options
-/// declare.
+/// Linux rejected metadata blocks with a larger dictionary than the options declare.
 #[test]
 fn xz_options_declare_a_dictionary_that_metadata_fit() {
     let tree = tree_of(&[("a", b"x")]);

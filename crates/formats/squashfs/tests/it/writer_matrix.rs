@@ -1,8 +1,8 @@
-//! Every option of the writer, judged by the Linux kernel and by unsquashfs.
+//! Every option of the writer, checked by Linux and unsquashfs.
 //!
-//! The table has every value of every option, and combinations where one option changes the effect
-//! of another. `FORERUN_MATRIX=all` adds each encoding in each size of blocks with each kind of
-//! fragments, which takes minutes.
+//! The table has every value of every option, and combinations in which one option changes the
+//! effect of another. `FORERUN_MATRIX=all` adds every combination of encoding, block size and kind
+//! of fragments, which takes minutes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -41,7 +41,6 @@ fn xz(dictionary: Option<u32>, filters: &[Bcj]) -> Encoding {
     }
 }
 
-/// Returns the filters that the writer accepts.
 fn filters() -> Vec<Bcj> {
     let all = Bcj::ALL.iter().copied();
     all.filter(|&filter| filter != Bcj::Ia64).collect()
@@ -85,7 +84,7 @@ fn encodings() -> Vec<(String, Encoding)> {
 const SIZES: [u32; 3] = [4 << 10, 8 << 10, 1 << 20];
 const WAYS: [Fragments; 3] = [Fragments::Always, Fragments::No, Fragments::Yes];
 
-/// Adds rows for block sizes, which change the layout and the input of encoders.
+/// Adds rows for block sizes, which change the layout and the encoders' input.
 fn layouts(rows: &mut Vec<Row<SquashfsOptions>>) {
     let mut add = |name: &str, encoding: &Encoding, block_size, fragments| {
         rows.push(Row::new(
@@ -100,7 +99,7 @@ fn layouts(rows: &mut Vec<Row<SquashfsOptions>>) {
     if every_combination() {
         for (name, encoding) in encodings() {
             for block_size in SIZES {
-                // The writer refuses a dictionary longer than a block.
+                // The writer rejects a dictionary longer than a block.
                 let fits = |dictionary| dictionary <= block_size;
                 if let Encoding::Xz { dictionary, .. } = encoding
                     && !dictionary.is_none_or(fits)
@@ -175,7 +174,7 @@ fn rows(priorities: &Priorities) -> Vec<Row<SquashfsOptions>> {
 fn judge(sample: &Sample, row: &Row<SquashfsOptions>, dir: &Path) -> Judged {
     let (path, options) = (dir.join("image"), &row.options);
     let bytes = image(&sample.tree, options).unwrap();
-    // A larger block holds code for several machines, and one filter makes it the shortest.
+    // A larger block mixes code of several machines, so that one filter wins for all blocks.
     if options.block_size == SquashfsOptions::default().block_size {
         uses_filters(&bytes, options);
     }
@@ -194,7 +193,7 @@ fn judge(sample: &Sample, row: &Row<SquashfsOptions>, dir: &Path) -> Judged {
         judged.not_by("the kernel", why);
         return judged;
     }
-    // A loop device has whole sectors.
+    // Loop devices have whole sectors.
     let len = fs::metadata(&path).unwrap().len();
     let file = File::options().write(true).open(&path).unwrap();
     file.set_len(len.next_multiple_of(4096)).unwrap();
@@ -204,7 +203,7 @@ fn judge(sample: &Sample, row: &Row<SquashfsOptions>, dir: &Path) -> Judged {
     judged
 }
 
-/// Returns why the kernel does not read this encoding, if so.
+/// Returns why Linux cannot read this encoding, or `None`.
 fn unreadable(encoding: &Encoding) -> Option<String> {
     let options: Vec<&str> = match encoding {
         Encoding::Lzma => return Some("Linux has no LZMA".into()),
@@ -231,14 +230,14 @@ fn unreadable(encoding: &Encoding) -> Option<String> {
     missing.map(|name| format!("it was built without {name}"))
 }
 
-/// Fails if a filter of the options made no block the shortest, since the oracles would then not
-/// test that filter.
+/// Fails if a filter of the options never gave the shortest block: the oracles would not test that
+/// filter.
 fn uses_filters(image: &[u8], options: &SquashfsOptions) {
     let Encoding::Xz { filters, .. } = &options.encoding else {
         return;
     };
-    // Behind the magic number are the header's flags and checksum, then the first block's header:
-    // its length, the number of filters less one, and the first filter.
+    // After the magic number come the header's flags and checksum, then the first block header: its
+    // length, the number of filters minus one, and the first filter.
     let magic = [0xFD, b'7', b'z', b'X', b'Z', 0, 0, 1];
     let blocks = image.windows(15).filter(|bytes| bytes.starts_with(&magic));
     let found: BTreeSet<u8> = blocks.map(|bytes| bytes[14]).collect();
@@ -255,7 +254,7 @@ fn uses_filters(image: &[u8], options: &SquashfsOptions) {
     }
 }
 
-/// Returns a number for each codec. A new codec does not compile without one.
+/// Returns an index for each codec. A new codec does not compile without one.
 const fn number(encoding: &Encoding) -> usize {
     match encoding {
         Encoding::Zlib { .. } => 0,

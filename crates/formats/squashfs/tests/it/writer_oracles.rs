@@ -1,4 +1,4 @@
-//! The Linux kernel and unsquashfs read images of the writer.
+//! Linux and unsquashfs read the writer's images.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,7 +13,6 @@ use forerun_testkit::{Keeps, TempDir, TreeModel, memory_dir};
 
 use crate::writer_common::{everything, image, mounted, oracles, run, xattrs_of};
 
-/// A tree of the host, and its model.
 struct Sample {
     dir: TempDir,
     tree: Tree,
@@ -33,11 +32,11 @@ impl Sample {
         }
     }
 
-    /// Writes an image, and lets the kernel and unsquashfs read all of it.
+    /// Writes an image, and checks how Linux and unsquashfs read it.
     fn check(&self, options: &SquashfsOptions) {
         let path = self.dir.path().join("image");
         fs::write(&path, image(&self.tree, options).unwrap()).unwrap();
-        // The kernel does not support LZMA.
+        // Linux does not support LZMA.
         if options.encoding != Encoding::Lzma {
             let mounted = mounted(&path, self.dir.path().join("mnt"));
             self.same(&mounted.path);
@@ -68,8 +67,8 @@ const CODECS: [Codec; 6] = [
     Codec::Zstd,
 ];
 
-/// Checks files a byte shorter and longer than blocks, for several block sizes. `writer_matrix.rs`
-/// covers every option.
+/// Checks files one byte shorter and longer than blocks, for several block sizes.
+/// `writer_matrix.rs` covers every option.
 #[test]
 fn files_around_the_borders_of_blocks() {
     if !oracles() {
@@ -104,7 +103,7 @@ fn long_directories() {
             }
         }
     });
-    // Stored metadata too: each block that is crossed there is a whole one.
+    // Also with uncompressed metadata, in which every crossed block has full length.
     for inodes in [true, false] {
         let compress = Compress {
             inodes,
@@ -132,7 +131,6 @@ fn an_empty_tree() {
     }
 }
 
-/// Checks a file of over 4 GiB, almost all of it holes.
 #[test]
 fn a_file_longer_than_32_bits() {
     if !oracles() {

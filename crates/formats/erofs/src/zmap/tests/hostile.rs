@@ -19,7 +19,7 @@ fn indexes_that_lead_nowhere() {
     full(&[Head(LZMA, 1, 3)]).fails(16, &ZmapCheck::NoExtent { position: 0 });
     for distance in [0, 3, 0x7FF] {
         let crafted = full(&[head, Inner(1), Inner(distance)]);
-        // From the front, the distances back do not matter.
+        // A map from the start does not use the distances back.
         assert_eq!(crafted.map(0..1).unwrap().len(), 1);
         let distance = u64::from(distance);
         let error = crafted.map(2 * K..2 * K + 1).unwrap_err();
@@ -62,7 +62,7 @@ fn indexes_that_lead_nowhere() {
 
 #[test]
 fn distances_that_contradict_each_other_change_no_extent() {
-    // All except the first have a distance too long or too short.
+    // All entries except the first have a distance that is too long or too short.
     let entries = [
         Head(LZMA, 0, 3),
         Inner(1),
@@ -162,14 +162,14 @@ fn records_that_cannot_be() {
         let mut crafted = sixteen(0, second);
         crafted.meta.extend(crafted.meta.clone()[16..32].to_vec());
         crafted.meta[0] = 3;
-        // The third starts where the first starts.
+        // The third extent starts where the first one does.
         let check = ZmapCheck::RecordOrder {
             record: if second == 0 { 3 } else { 2 },
             start: 0,
             before: u64::from(second),
         };
         match second {
-            // A search finds the last of the extents with equal starts.
+            // The search finds the last of the extents with equal starts.
             0 => assert_eq!(crafted.map(0..400).unwrap().len(), 1),
             _ => crafted.fails(32, &check),
         }

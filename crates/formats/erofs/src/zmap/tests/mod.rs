@@ -26,14 +26,14 @@ struct Crafted {
     algorithms: u16,
     layout: IndexLayout,
     size: u64,
-    /// Bytes at physical addresses.
+    /// Length of the data at physical addresses.
     data: u64,
     in_image: bool,
     meta: Vec<u8>,
 }
 
 impl Crafted {
-    /// Creates data whose header starts with `low`; with all bytes up to the first entry.
+    /// Creates data with all bytes up to the first index entry. The header starts with `low`.
     fn new(
         layout: IndexLayout,
         size: u64,
@@ -65,7 +65,7 @@ impl Crafted {
         crafted
     }
 
-    /// Creates an index of small packs only, each with its base.
+    /// Creates an index of small packs only, each with its base address.
     fn compact(size: u64, advice: u16, packs: &[(Entry, Entry, u32)]) -> Self {
         let mut crafted = Self::new(IndexLayout::Compact, size, 0, advice, 0x31, 0);
         for (first, second, base) in packs {
@@ -76,7 +76,6 @@ impl Crafted {
         crafted
     }
 
-    /// Creates records from words.
     fn records(size: u64, advice: u16, count: u32, cluster: u8, words: &[u32]) -> Self {
         let mut crafted = Self::new(IndexLayout::Full, size, count, advice, 0, cluster);
         let len = 4 << (advice >> 1 & 3);
@@ -123,7 +122,7 @@ impl Crafted {
     #[track_caller]
     fn gives(&self, expected: &[Piece]) {
         assert_eq!(self.map(0..self.size).unwrap(), expected);
-        // A range inside one piece visits that piece and no other.
+        // A range inside one piece visits that piece only.
         for piece in expected {
             let logical = piece.logical();
             for at in [logical.start, logical.end - 1] {
@@ -148,12 +147,11 @@ impl Crafted {
     }
 }
 
-/// An entry of an index, for both layouts.
 #[derive(Clone, Copy)]
 enum Entry {
     /// Kind, offset in the cluster, block.
     Head(u16, u16, u32),
-    /// A head whose stream continues.
+    /// A head whose stream continues past the extent.
     Partial(u16, u16, u32),
     Inner(u16),
     Blocks(u16),

@@ -1,4 +1,4 @@
-//! The meaning of sound headers, indexes and records.
+//! Maps of valid headers, indexes and records.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 use forerun_codec::{Codec, DecodeError};
@@ -13,7 +13,8 @@ use crate::zmap::{IndexLayout, Piece, Sums};
 
 #[test]
 fn heads_of_all_kinds_and_the_mark_at_the_end() {
-    // 0 lzma, 1 continues it, 2 plain from 100 on, 3 zstd from 96 on, 4 the end mark.
+    // Clusters 0 and 1 are one LZMA extent, 2 is uncompressed from 100 on, 3 is zstd from 96 on, 4
+    // is the end mark.
     let entries = [
         Head(LZMA, 0, 9),
         Inner(1),
@@ -27,8 +28,8 @@ fn heads_of_all_kinds_and_the_mark_at_the_end() {
         encoded(3 * K + 96..4 * K + 7, 12 * K, 4096, Codec::Zstd),
     ];
     Crafted::full(4 * K + 7, 0, &entries).gives(&expected);
-    // Packed, with one block for each head after the base. The last cluster of a pack holds no
-    // distance back, which follows from the previous one.
+    // The packed form, with one block for each head after the base. The last cluster of a pack
+    // holds no distance back; it follows from the previous cluster.
     let packs = [
         (entries[0], Inner(1), 8),
         (entries[2], entries[3], 10),
@@ -50,7 +51,7 @@ fn interlaced_bytes_are_where_their_blocks_would_have_them() {
 
 #[test]
 fn interlaced_bytes_of_several_blocks_are_cut_where_a_block_of_the_file_ends() {
-    // A hole in an encoded extent, then random bytes: two blocks for 8192 of them from 96 on.
+    // A hole in a compressed extent, then random bytes: two blocks hold 8192 of them from 96 on.
     let entries = [
         Head(LZMA, 0, 2),
         Head(PLAIN, 96, 3),
@@ -80,7 +81,7 @@ fn blocks_are_counted_behind_the_head() {
         Blocks(2),
     ];
     Crafted::full(6 * K, 6, &entries).gives(&expected);
-    // The base of a pack is the first extent it counts or starts.
+    // The base address of a pack is that of the first extent it counts or starts.
     let packs = [
         (entries[0], entries[1], 50),
         (Inner(2), entries[3], 53),
@@ -112,7 +113,7 @@ fn a_stream_that_goes_on_is_decoded_in_part() {
     };
     let wanted = DecodedLen::Prefix(4096);
     assert_eq!(decoded_len(&crafted), (wanted, Padding::Leading));
-    // So is a stream of LZ4 from before there were zeros in front; there was no header either.
+    // Old images have LZ4 streams without leading zeros, and no map header.
     crafted = Crafted::full(K, 0x55, &[Head(LZMA, 0, 3)]);
     (crafted.features, crafted.algorithms) = (0, 1);
     assert_eq!(decoded_len(&crafted), (wanted, Padding::None));
@@ -178,7 +179,7 @@ fn records_of_all_lengths() {
     let sixteen = [FORMAT_ZSTD | 9, 1, 0, 0, 4096, 8192, 0, 300];
     let mut crafted = Crafted::records(400, 0x15, 2, 0, &sixteen);
     crafted.gives(&[encoded(0..300, 1, 9, Codec::Zstd), {
-        // Rotated as in an index, where whole blocks are stored.
+        // Rotated as with an index, because whole blocks are stored.
         stored(300..400, 8192 + 300)
     }]);
     crafted.meta[0] = 1;
@@ -227,10 +228,10 @@ fn a_file_of_many_lengths_is_summed_once() {
         assert_eq!(found, [expected]);
         address += len;
     }
-    // The header, and the piece of the table with the record; sometimes the previous piece.
+    // Reads the header and the piece with the record, and sometimes the previous piece.
     let reads = meta.reads();
     assert!(reads < COUNT * 3, "{reads} reads");
-    // From the middle of another file, all lengths before it are summed, but only the first time.
+    // A map from the middle of another file sums all lengths before it, but only the first time.
     let reads_of = |at: u64, sums: &Sums| {
         let before = meta.reads();
         crafted.map_from(&meta, sums, at..at + 1).unwrap();

@@ -1,4 +1,4 @@
-//! Trees of the host, images that mkfs.erofs makes of them, and their readers.
+//! Host trees, images that mkfs.erofs makes of them, and readers of those images.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -18,18 +18,17 @@ use forerun_testkit::{TempDir, TreeModel, generate, memory_dir, require, temp_di
 use forerun_vfs::{BlobName, OpenBlobs, OpenWith, ResolveBlob};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 
-/// A tree of the host, and its model.
 pub struct Sample {
-    /// In memory: the trees are many, and are soon removed again.
+    /// In memory, because there are many trees and they are soon deleted.
     files: TempDir,
-    /// On a disk: Linux mounts no file in memory as an image.
+    /// On disk, because Linux cannot mount an image file that is in memory.
     pub dir: TempDir,
     pub model: TreeModel,
     pub xattrs: Xattrs,
 }
 
 impl Sample {
-    /// Creates a sample. Returns nothing if mkfs.erofs or root is missing.
+    /// Creates a sample. Returns `None` if mkfs.erofs or root is missing.
     pub fn new(populate: impl FnOnce(&Path)) -> Option<Self> {
         if !require::root() || require::program("mkfs.erofs").is_none() {
             return None;
@@ -71,7 +70,7 @@ impl Sample {
     }
 }
 
-/// Opens an image as users do: through the engine, with its devices.
+/// Opens an image through the engine, with its devices.
 pub fn reader(image: &Path, devices: &[PathBuf]) -> Reader {
     let source: Arc<dyn ReadAt> = Arc::new(FileSource::open(image).unwrap());
     let observer = Arc::new(Observer::default());
@@ -108,7 +107,6 @@ impl ResolveBlob for Devices {
     }
 }
 
-/// Returns the tree that a reader shows.
 pub fn model_of(reader: &Reader) -> TreeModel {
     TreeModel::of_reader(reader.fs(), |node, offset, out| {
         reader.read_into(node, offset, out)
@@ -116,7 +114,6 @@ pub fn model_of(reader: &Reader) -> TreeModel {
     .unwrap()
 }
 
-/// Creates every kind of node and of contents.
 pub fn everything(dir: &Path) {
     nodes(dir);
     sizes(&dir.join("sizes"));
@@ -139,7 +136,7 @@ fn nodes(dir: &Path) {
     // mkfs.erofs 1.5 fails with names of 255 bytes.
     fs::write(dir.join("n".repeat(254)), "a long name").unwrap();
     fs::write(dir.join(OsStr::from_bytes(b"not \xff UTF-8\n")), "x").unwrap();
-    // Names before and behind the entries for the directory itself and its parent.
+    // Names that sort before and after `.` and `..`.
     for name in ["!", "-", "...", ".hidden", "..a"] {
         fs::write(dir.join(name), name).unwrap();
     }
@@ -166,7 +163,7 @@ fn nodes(dir: &Path) {
     }
 }
 
-/// Creates files with lengths around the borders of blocks and clusters, compressible and not.
+/// Creates files with lengths around the boundaries of blocks and clusters, compressible and not.
 fn sizes(dir: &Path) {
     fs::create_dir(dir).unwrap();
     for len in [
@@ -177,7 +174,7 @@ fn sizes(dir: &Path) {
         let mut rng = Rng::new(len as u64);
         let noise: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
         fs::write(dir.join(format!("{len} noise")), &noise).unwrap();
-        // Both, and runs of one byte.
+        // A mix of both, with runs of one byte.
         let mixed: Vec<u8> = (0..len)
             .map(|at| match at / 9000 % 3 {
                 0 => text[at],
@@ -239,7 +236,7 @@ const ACL: [u8; 44] = [
     255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
 ];
 
-/// Sets times. Comes last, because all other changes modify them.
+/// Sets times. Must come last, because all other changes modify them.
 fn times(dir: &Path) {
     for (path, seconds, nanoseconds) in [
         ("empty", 0, 0),

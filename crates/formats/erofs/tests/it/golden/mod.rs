@@ -1,11 +1,10 @@
-//! Small images that Debian's mkfs.erofs cannot make: those of later features. Made once by
-//! mkfs.erofs 1.9.3 with blocks of 512 bytes of one tree, which [`tree`] describes; Linux 6.18 shows
-//! the same of each. Options: bits48 `-E48bit`; zone `--MZ`; metabox `-zlz4hc -C4096 -m4096`;
-//! metabox48 `-zlzma -C4096 -m4096 -E48bit,fragments --xattr-prefix=user.org.example. -x1`; packed
-//! `-zlz4hc -Efragments -C4096` and that prefix; zdirs `-zzstd --zD=1 -C4096`; deflate
-//! `-zdeflate -C8192`; lzma `-zlzma -C8192 -Eztailpacking`; extents `-zlz4hc -E48bit -C4096`; mixed
-//! `-zlz4hc:lzma -C2048 -Ededupe,all-fragments`; chunks
-//! `-Eforce-chunk-indexes,48bit --chunksize=512`.
+//! Small images with features that Debian's mkfs.erofs lacks. They were made by mkfs.erofs 1.9.3
+//! with blocks of 512 bytes, from the tree that [`tree`] describes; Linux 6.18 shows the same tree
+//! in each. Options: bits48 `-E48bit`; zone `--MZ`; metabox `-zlz4hc -C4096 -m4096`; metabox48
+//! `-zlzma -C4096 -m4096 -E48bit,fragments --xattr-prefix=user.org.example. -x1`; packed `-zlz4hc
+//! -Efragments -C4096` and that prefix; zdirs `-zzstd --zD=1 -C4096`; deflate `-zdeflate -C8192`;
+//! lzma `-zlzma -C8192 -Eztailpacking`; extents `-zlz4hc -E48bit -C4096`; mixed `-zlz4hc:lzma
+//! -C2048 -Ededupe,all-fragments`; chunks `-Eforce-chunk-indexes,48bit --chunksize=512`.
 
 use std::collections::BTreeMap;
 
@@ -30,14 +29,13 @@ pub fn images() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Returns the image with the feature bit of the checksum cleared, so that bytes can be changed.
+/// Clears the checksum's feature bit, so that tests can change bytes.
 pub fn without_checksum(image: &[u8]) -> Vec<u8> {
     let mut image = image.to_vec();
     image[1024 + 8] &= !1;
     image
 }
 
-/// Returns the contents of the regular files.
 pub fn files() -> BTreeMap<Vec<u8>, Vec<u8>> {
     let text: Vec<u8> = (0..150)
         .flat_map(|n| format!("line {n} of a text that compresses\n").into_bytes())

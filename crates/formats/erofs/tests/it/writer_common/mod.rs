@@ -1,5 +1,5 @@
-//! Trees with everything that the format can hold, their images, and how the kernel and fsck.erofs
-//! read these.
+//! Trees with everything that the format can store, their images, and how Linux and fsck.erofs read
+//! them.
 
 use std::ffi::CString;
 use std::fs;
@@ -14,7 +14,7 @@ use rustix::mount::{MountFlags, mount};
 
 pub use forerun_testkit::everything::{run, xattrs_of};
 
-/// Returns whether the machine can create such trees and inspect the images.
+/// Returns whether the machine has the tools and rights to create the trees and inspect the images.
 pub fn oracles() -> bool {
     let tools = ["mount", "umount", "fsck.erofs", "mkfs.erofs"];
     require::root()
@@ -22,13 +22,13 @@ pub fn oracles() -> bool {
         && require::kernel_filesystem("erofs")
 }
 
-/// Creates every kind of node and content, and access control lists, which EROFS stores too.
+/// Creates every node type and every kind of contents, with POSIX ACLs, which EROFS stores too.
 pub fn everything(dir: &Path) {
     forerun_testkit::everything::everything(dir);
     add_acls(&dir.join("xattrs"));
 }
 
-/// Adds access control lists to the directory of extended attributes.
+/// Adds POSIX ACLs to the directory of extended attributes.
 pub fn add_acls(dir: &Path) {
     xattr::set(dir.join("file 3"), "trusted.overlay.origin", b"m").unwrap();
     let access = acl(&[
@@ -50,10 +50,10 @@ pub fn add_acls(dir: &Path) {
     xattr::set(dir, "system.posix_acl_default", &default).unwrap();
 }
 
-/// The id of entries that have none.
+/// The id in ACL entries that have none.
 const NOBODY: u32 = u32::MAX;
 
-/// Encodes an access control list as attributes store it: kind, permissions and id of each entry.
+/// Encodes an ACL as its xattr stores it: tag, permissions and id of each entry.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (kind, permissions, id) in entries {
@@ -71,7 +71,7 @@ pub fn image(tree: &Tree, options: &ErofsOptions) -> Result<Vec<u8>, BuildError>
     Ok(out)
 }
 
-/// How the kernel reads the image.
+/// How Linux reads the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     File,
@@ -85,7 +85,7 @@ pub fn mounted(image: &Path, path: PathBuf, via: Via) -> Mounted {
     }
 }
 
-/// Mounts the file itself. mount(8) would create a loop device for it.
+/// Mounts the file directly. mount(8) would create a loop device.
 pub fn mounted_with(image: &Path, path: PathBuf, options: &str) -> Mounted {
     fs::create_dir_all(&path).unwrap();
     let options = CString::new(options).unwrap();

@@ -1,4 +1,4 @@
-//! An image whose every field is at a known place, and ways to change it.
+//! An image with every field at a known offset, and ways to change it.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use forerun_squashfs::fuzzing::Parts;
 use forerun_testkit::packed;
 use forerun_vfs::{OpenWith, Result};
 
-/// Offsets in the image below: of each metadata block's first byte behind its header, and of each
-/// structure in it.
+/// Offsets in the sample image of the first byte of each metadata block, and of the structures in
+/// them.
 pub const DATA: usize = 96;
 pub const INODES: usize = 148;
 pub const ROOT: usize = 148;
@@ -40,12 +40,12 @@ pub const XATTR_HEAD: usize = 686;
 pub const XATTR_POINTER: usize = 702;
 pub const END: usize = 710;
 
-/// Images of 1.x to 3.x, which no program at hand makes, as golden/old.tar.zst keeps them: of gzip and of
-/// each header of vendors' LZMA, in both byte orders, with a byte 0xff behind headers of metadata (`marker`),
-/// with metadata stored as it is (`plain`), with other magic numbers, and with properties of LZMA that
-/// liblzma refuses. Each has `dir` with the empty file `inner`, `fifo`, `file`, `link`, `null` and `sock`.
-/// `contents` are those of `file`: a block that is encoded, one that is not, and an end that is in a
-/// fragment from 2.x on.
+/// Images of 1.x to 3.x from golden/old.tar.zst; no current program makes them. They use gzip and
+/// each header of vendors' LZMA, in both byte orders, and include variants: a byte 0xff after
+/// metadata block headers (`marker`), uncompressed metadata (`plain`), other magic numbers, and
+/// LZMA properties that liblzma rejects. Each has `dir` with the empty file `inner`, `fifo`,
+/// `file`, `link`, `null` and `sock`. `file` has a compressed block, an uncompressed one, and an
+/// end that is a fragment since 2.x.
 pub fn old_images() -> Vec<(String, Vec<u8>)> {
     packed::unpack(include_bytes!("../golden/old.tar.zst")).unwrap()
 }
@@ -59,7 +59,6 @@ pub fn sample() -> Vec<u8> {
     Parts::everything().image()
 }
 
-/// Returns the sample with bytes changed.
 pub fn with(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut image = sample();
     image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -82,7 +81,7 @@ pub fn open(image: Vec<u8>) -> Result<Squashfs> {
     Squashfs::open(OpenWith::new(Arc::new(MemorySource::new(image))))
 }
 
-/// Returns the place of the extended inode of a file of `size` bytes, in inodes that are stored as they are.
+/// Returns the offset of the extended inode of a file of `size` bytes in uncompressed inodes.
 pub fn find_extended_file(inodes: &[u8], size: usize) -> usize {
     let size = (size as u64).to_le_bytes();
     let is_it = |at: &usize| inodes[*at..].starts_with(&[9, 0]) && inodes[at + 24..][..8] == size;

@@ -1,5 +1,5 @@
-//! Trees with everything that the format can hold, their images, and how the kernel and unsquashfs
-//! read these.
+//! Trees with everything that the format can store, their images, and how Linux and unsquashfs read
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use forerun_testkit::{Mounted, require};
 
 pub use forerun_testkit::everything::{everything, run, xattrs_of};
 
-/// Returns whether the machine can create such trees and inspect the images.
+/// Returns whether the machine has the tools and rights to create the trees and inspect the images.
 pub fn oracles() -> bool {
     let tools = ["mount", "umount", "unsquashfs"];
     require::root()

@@ -1,9 +1,9 @@
-//! Access lists: the order in which a program first touches chunks, recorded in one run and prefetched
-//! in the next.
+//! Access lists: the order in which a program first touches chunks, recorded in one run and
+//! prefetched in the next.
 //!
-//! A list is text: a header line, the image and its chunk size, and then the chunks in the order of their
-//! first touch. Each line has one number or one ascending run `first-last`. The lists of several images, such
-//! as the layers of a container image, follow each other in one text.
+//! A list is text: a header line, the image, its chunk size, and then the chunks in the order of
+//! their first touch. Each of these lines has one number or one ascending run `first-last`. A text
+//! may hold several lists, such as those of the layers of a container image.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -16,29 +16,28 @@ use crate::geometry::{Geometry, MAX_CHUNKS};
 use crate::{CacheError, Result, runs};
 
 const HEAD: &str = "forerun access list 1";
-/// Longest list that is read.
+/// Longest text that is parsed, in bytes.
 const LIMIT: usize = 64 << 20;
 
-/// Chunks in the order in which they were first touched.
+/// Chunks in the order of their first access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessList {
-    /// The identity of the image.
     pub identity: String,
-    /// Chunk size that the numbers count in.
+    /// The chunk size that chunk numbers refer to.
     pub chunk_size: u32,
     runs: Vec<Range<u64>>,
 }
 
 impl AccessList {
-    /// Returns runs of chunks, in order of first touch. They may lie past the end of the image if the list
-    /// was made for another version.
+    /// Returns runs of chunks in the order of first access. A list made for another version of the
+    /// image may name chunks past its end.
     #[must_use]
     pub fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
 
-    /// Converts the runs for an image that may be another version, or have another chunk size. The result
-    /// covers the same bytes, up to the end of the image.
+    /// Converts the runs to an image with another length or chunk size. The result covers the same
+    /// bytes, up to the end of the image.
     #[must_use]
     pub fn runs_for(&self, geometry: &Geometry) -> Vec<Range<u64>> {
         let size = u64::from(self.chunk_size);
@@ -51,13 +50,11 @@ impl AccessList {
             .collect()
     }
 
-    /// Returns the number of chunks.
     #[must_use]
     pub fn chunks(&self) -> u64 {
         runs::total(&self.runs)
     }
 
-    /// Returns the list as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!(
@@ -74,10 +71,10 @@ impl AccessList {
         text
     }
 
-    /// Parses the lists of one or several images.
+    /// Parses the lists of one or more images.
     ///
     /// # Errors
-    /// [`CacheError::List`] with the line that is wrong.
+    /// [`CacheError::List`] with the number of the bad line.
     pub fn parse_all(text: &[u8]) -> Result<Vec<Self>> {
         let (mut lists, mut begin, mut before) = (Vec::new(), 0, 0);
         let (mut at, mut lines) = (0, 0);
@@ -99,15 +96,15 @@ impl AccessList {
         Ok(lists)
     }
 
-    /// Parses a list. Only the first mention of a chunk counts.
+    /// Parses one list. Ignores repeated chunks.
     ///
     /// # Errors
-    /// [`CacheError::List`] with the line that is wrong.
+    /// [`CacheError::List`] with the number of the bad line.
     pub fn parse(text: &[u8]) -> Result<Self> {
         Self::parse_at(text, 0)
     }
 
-    /// Parses a list that follows `before` other lines.
+    /// Parses a list. `before` is the number of lines before it in the text.
     fn parse_at(text: &[u8], before: usize) -> Result<Self> {
         let refuse = |line: usize, reason| {
             let line = line + before;
@@ -130,7 +127,8 @@ impl AccessList {
         let Some(identity) = field("image") else {
             return refuse(2, "the image is missing");
         };
-        // A carriage return at its end would be lost when the list is written and read again.
+        // Control characters would not survive writing and reading: a trailing carriage return gets
+        // lost.
         if identity.chars().any(char::is_control) {
             return refuse(2, "the name of the image has control characters");
         }
@@ -166,7 +164,7 @@ fn parse_run(line: &str) -> Option<Range<u64>> {
     (first <= last).then_some(first..last + 1)
 }
 
-/// Records the order in which chunks are touched. Touching a chunk again costs one look at a bitmap.
+/// Records the order in which chunks are touched. Touching a chunk again costs one bitmap lookup.
 #[derive(Debug)]
 pub struct AccessRecorder {
     identity: String,
@@ -176,7 +174,6 @@ pub struct AccessRecorder {
 }
 
 impl AccessRecorder {
-    /// Creates an empty recorder.
     #[must_use]
     pub fn new(identity: &str, geometry: Geometry) -> Self {
         Self {
@@ -187,7 +184,6 @@ impl AccessRecorder {
         }
     }
 
-    /// Records the chunks of the bytes in `range`.
     pub fn touch(&self, range: &Range<u64>) {
         let chunks = self.geometry.chunks_of(range);
         if self.touched.all(chunks.clone()) {
@@ -201,7 +197,6 @@ impl AccessRecorder {
         }
     }
 
-    /// Returns the chunks touched so far.
     #[must_use]
     pub fn list(&self) -> AccessList {
         AccessList {

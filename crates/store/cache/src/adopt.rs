@@ -1,10 +1,10 @@
-//! Chunks that need no fetching: chunks of zeros, and chunks that the cache already has, of this image
-//! or another.
+//! Chunks that need no fetching: chunks of zeros, and chunks that this or another blob in the cache
+//! holds.
 //!
-//! The records of blobs with digests hold the first bytes of each chunk's digest. The first lookup reads the
-//! records into an index of bounded size, most recently used blobs first. A chunk is copied inside the
-//! kernel, which shares the blocks on disk where the filesystem can. Then it is read back and verified like a
-//! fetched one: neither index nor records are trusted.
+//! A blob with digests has a record for each chunk, with the first bytes of its digest. The first
+//! lookup reads the records into an index of bounded size, most recently used blobs first. A chunk
+//! is copied inside the kernel, which shares disk blocks if the filesystem can. Then the copy is
+//! read back and verified like a fetched chunk: neither index nor records are trusted.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,13 +21,13 @@ use crate::table::padded_digest;
 use crate::{CacheError, Digest, Result, runs};
 
 impl CachedBlob {
-    /// Copies those of `chunks` that other blobs have, and adds chunks of zeros without a copy. Call this for
-    /// claimed chunks before fetching them. Returns the chunks that are present now; none if there is no
-    /// table.
+    /// Copies each of `chunks` that another blob has, and adds chunks of zeros without a copy.
+    /// Call this for claimed chunks before fetching them. Returns the chunks that are now present;
+    /// none if the blob has no table.
     ///
     /// # Errors
-    /// [`CacheError::Io`] if the cache cannot be written. If another blob's chunk or a part of the table
-    /// cannot be read, the chunk is left for the caller to fetch.
+    /// [`CacheError::Io`] if the cache cannot be written. If another blob's chunk or a part of the
+    /// table cannot be read, the chunk is left for the caller to fetch.
     pub fn adopt(&self, chunks: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
         let mut adopted = Vec::new();
         let Some(table) = &self.table else {
@@ -49,7 +49,8 @@ impl CachedBlob {
         let mut files = HashMap::new();
         for ((chunk, digest), place) in wanted.iter().zip(self.places(&wanted)) {
             let copied = match place {
-                // The data file has a hole there, unless it was written before: the check finds out.
+                // The data file has a hole there unless the chunk was written before; the check
+                // below finds out.
                 _ if *digest == zeros => true,
                 Some((dir, at)) => {
                     let file = files.entry(dir).or_insert_with_key(|dir| open_data(dir));
@@ -65,7 +66,7 @@ impl CachedBlob {
         Ok(adopted)
     }
 
-    /// Marks the chunk as stored if the data file has its bytes. Returns whether it has.
+    /// Marks the chunk as stored if the data file holds the right bytes. Returns whether it does.
     fn take_if_right(&self, chunk: u64, digest: &Digest) -> Result<bool> {
         let failed = CacheError::io("read", &self.files.dir);
         let found = self.hashed_on_disk(chunk).map_err(&failed)?;
@@ -80,7 +81,7 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Looks up the chunks in the index: the directory of the other blob and the chunk's number there.
+    /// Looks up chunks in the index. Returns the other blob's directory and chunk number for each.
     fn places(&self, wanted: &[(u64, Digest)]) -> Vec<Option<(PathBuf, u64)>> {
         let size = self.geometry().chunk_size();
         let mut index = self.cache.index.lock().unpoisoned();
@@ -88,7 +89,7 @@ impl CachedBlob {
         index.places(size, dirs, wanted)
     }
 
-    /// Copies a chunk of another data file to its place in this one. Returns false if that fails; the caller
+    /// Copies a chunk from another data file into this one. Returns false if that fails; the caller
     /// then fetches the chunk.
     fn copy(&self, from: &File, at: u64, chunk: u64) -> bool {
         let place = self.geometry().bytes_of(&(chunk..chunk + 1));
@@ -100,10 +101,11 @@ impl CachedBlob {
             let left = usize_from(place.end - to_offset);
             let (source, target) = (Some(&mut from_offset), Some(&mut to_offset));
             match rustix::fs::copy_file_range(from, source, &self.files.data, target, left) {
-                // The other image ends here; zeros may be right.
+                // The other image ends here. The rest of the chunk may be zeros.
                 Ok(0) => break,
                 Ok(_) => {}
-                // Some filesystems cannot; the offsets are at the end of the last copy.
+                // Some filesystems do not support `copy_file_range`. The offsets are at the end of
+                // the last copy.
                 Err(_) => return self.copy_through_memory(from, from_offset, to_offset..place.end),
             }
         }
@@ -122,7 +124,6 @@ fn open_data(dir: &Path) -> Option<File> {
     open_existing(&dir.join("data")).ok()
 }
 
-/// Returns the digest of a chunk of zeros.
 fn zero_digest(geometry: &Geometry) -> Digest {
     padded_digest(geometry, &[])
 }

@@ -13,7 +13,6 @@ pub(crate) struct Bitmap {
 }
 
 impl Bitmap {
-    /// Creates `len` clear bits.
     pub(crate) fn new(len: u64) -> Self {
         let words = usize_from(len.div_ceil(64));
         Self {
@@ -22,19 +21,17 @@ impl Bitmap {
         }
     }
 
-    /// Returns the number of bits.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns whether the bit is set; false past the end. A caller that finds the bit set also sees
-    /// everything that was written before it was set.
+    /// Returns whether the bit is set; false past the end. Synchronises with the thread that set
+    /// the bit: all of its earlier writes are visible.
     pub(crate) fn get(&self, bit: u64) -> bool {
         let word = self.words.get(usize_from(bit / 64));
         word.is_some_and(|word| word.load(Ordering::Acquire) & mask(bit) != 0)
     }
 
-    /// Returns whether all of `range` are set.
     pub(crate) fn all(&self, range: Range<u64>) -> bool {
         let mut bit = range.start;
         while bit < range.end {
@@ -56,14 +53,14 @@ impl Bitmap {
         true
     }
 
-    /// Sets the bit. Returns whether it was clear before.
+    /// Sets the bit. Returns whether it was clear.
     pub(crate) fn set(&self, bit: u64) -> bool {
         let word = self.words.get(usize_from(bit / 64));
         bit < self.len
             && word.is_some_and(|word| word.fetch_or(mask(bit), Ordering::AcqRel) & mask(bit) == 0)
     }
 
-    /// Sets the bits of a word that are set in `bits`. Bits past the end are ignored.
+    /// Sets every bit of word `index` that is set in `bits`. Ignores bits past the end.
     pub(crate) fn set_word(&self, index: u64, bits: u64) {
         let start = index * 64;
         let exist = match self.len.saturating_sub(start) {
@@ -83,19 +80,18 @@ impl Bitmap {
         }
     }
 
-    /// Clears the bit. Returns whether it was set before.
+    /// Clears the bit. Returns whether it was set.
     pub(crate) fn clear(&self, bit: u64) -> bool {
         let word = self.words.get(usize_from(bit / 64));
         word.is_some_and(|word| word.fetch_and(!mask(bit), Ordering::AcqRel) & mask(bit) != 0)
     }
 
-    /// Counts the set bits.
     pub(crate) fn count(&self) -> u64 {
         let ones = |word: &AtomicU64| u64::from(word.load(Ordering::Acquire).count_ones());
         self.words.iter().map(ones).sum()
     }
 
-    /// Returns the runs inside `range` of bits that equal `wanted`.
+    /// Returns the runs inside `range` of bits equal to `wanted`.
     pub(crate) fn runs(&self, range: Range<u64>, wanted: bool) -> Vec<Range<u64>> {
         let mut runs = Vec::new();
         let mut bit = range.start;
@@ -119,7 +115,7 @@ impl Bitmap {
         runs
     }
 
-    /// Returns the memory it takes, in bytes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64_from(self.words.len()) * 8
     }

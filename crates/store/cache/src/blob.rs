@@ -1,4 +1,4 @@
-//! One image in the cache, in use.
+//! An image in the cache that this process has open.
 
 use std::fs::File;
 use std::io;
@@ -18,16 +18,16 @@ use crate::opening::{BlobFiles, discard};
 use crate::shared::CacheShared;
 use crate::{CacheError, Result, TableTrust, VerifiedTable};
 
-/// Longest pause between two polls for a chunk of another process.
+/// Longest pause between two polls for a chunk that another process fetches.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// A way to read the data file of a blob: a plain descriptor, or a reader that knows how the surrounding
-/// bytes will be used.
+/// Reads the data file of a blob: through a plain descriptor, or through a reader that knows the
+/// access pattern.
 pub trait ReadData {
     /// Fills `out` from `offset` on.
     ///
     /// # Errors
-    /// Errors of [`FileExt::read_exact_at`].
+    /// The errors of [`FileExt::read_exact_at`].
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
@@ -47,7 +47,7 @@ pub enum Waited {
     TimedOut,
 }
 
-/// One image: the chunks that are present, with methods to add others. It is flushed when dropped.
+/// An image in the cache: its present chunks, and methods that add chunks. Dropping it flushes it.
 #[derive(Debug)]
 pub struct CachedBlob {
     pub(crate) files: BlobFiles,
@@ -56,21 +56,20 @@ pub struct CachedBlob {
     pub(crate) cache: Arc<CacheShared>,
     /// Chunks that may be served.
     pub(crate) present: Bitmap,
-    /// Chunks that the state file is known to have.
+    /// Chunks that the state file records as durable, as far as this process knows.
     pub(crate) durable: Bitmap,
-    /// Number of chunks that are not present. It may be too high for a moment, but is never lower than the bitmap
-    /// shows.
+    /// Number of chunks that are not present. It may briefly be higher than the bitmap shows, but
+    /// never lower.
     pub(crate) missing: AtomicU64,
     /// Chunks that this process has verified.
     pub(crate) checked: Bitmap,
-    /// Number of chunks that this process has not verified; never less than the bitmap shows.
+    /// Number of chunks that this process has not verified; never lower than the bitmap shows.
     pub(crate) unchecked: AtomicU64,
-    /// Number of altered chunks found.
     pub(crate) altered: AtomicU64,
     pub(crate) verified_whole: AtomicBool,
-    /// Chunks that are present and not yet durable.
+    /// Chunks that are present but not yet durable.
     pub(crate) pending: Mutex<Vec<Range<u64>>>,
-    /// Held during a flush, so that there is one at a time.
+    /// Held during a flush, so that only one runs at a time.
     pub(crate) flushing: Mutex<()>,
     arrivals: Mutex<u64>,
     arrived: Condvar,
@@ -95,15 +94,15 @@ impl CachedBlob {
         let is_named_by_table = table.is_some() && trust == TableTrust::Proven;
         let whole = !is_named_by_table && files.whole().is_some();
         let present = Bitmap::new(geometry.chunks());
-        // Also without a table, where each chunk is compared with its record at its first use. An image
-        // that is all here is then known to be so at once: readers neither look for its chunks one by
-        // one nor count on a server.
+        // Believe the state file even without a table: each chunk is compared with its record at
+        // its first use. A complete image is then known to be complete, so readers neither look for
+        // single chunks nor need a server.
         if !cache.options.recheck {
             present.copy_from(&durable);
         }
         let missing = geometry.chunks() - present.count();
         let checked = Bitmap::new(geometry.chunks());
-        // Chunks may have come without the table, and so unverified.
+        // Chunks may have been stored without the table, and so unverified.
         if cache.options.trust && (table.is_none() || is_named_by_table || whole) {
             checked.copy_from(&present);
         }
@@ -133,50 +132,49 @@ impl CachedBlob {
         &self.files.info
     }
 
-    /// Returns the identity of the image.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.files.info.identity
     }
 
-    /// Returns the length and chunk size of the image.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.files.info.geometry
     }
 
-    /// Returns the digests of the chunks.
     #[must_use]
     pub const fn table(&self) -> Option<&Arc<VerifiedTable>> {
         self.table.as_ref()
     }
 
-    /// Returns how far the table is trusted.
     #[must_use]
     pub const fn trust(&self) -> TableTrust {
         self.trust
     }
 
-    /// Returns whether the bytes were verified: each chunk by the table, or the image as a whole.
+    /// Returns whether the bytes were verified, either chunk by chunk against the table or as a
+    /// whole.
     #[must_use]
     pub fn is_verified(&self) -> bool {
         let by_table = self.table.is_some() && self.trust != TableTrust::Claimed;
         by_table || self.verified_whole.load(Ordering::Acquire)
     }
 
-    /// Returns whether all chunks are present. No reader finds one missing then.
+    /// Returns whether all chunks are present, so that reads find no chunk missing.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.missing.load(Ordering::Acquire) == 0
     }
 
-    /// Returns whether the state file says that all chunks are on disk. They are verified when they are read.
+    /// Returns whether the state file records all chunks as durable. They are verified when they
+    /// are read.
     #[must_use]
     pub fn is_stored_whole(&self) -> bool {
         self.durable.count() == self.geometry().chunks()
     }
 
-    /// Returns the number of bytes that are present, for progress. The last chunk counts as a full one.
+    /// Returns the number of present bytes, for progress displays. Counts the last chunk as a full
+    /// one.
     #[must_use]
     pub fn local_bytes(&self) -> u64 {
         let geometry = self.geometry();
@@ -184,23 +182,24 @@ impl CachedBlob {
         (chunks * geometry.size()).min(geometry.len())
     }
 
-    /// Returns the sparse file with the image's bytes. The caller must not write to it. It has only the
-    /// chunks that are present. Reads of it are not verified: [`read_if_present`](Self::read_if_present) and
-    /// [`check_rest`](Self::check_rest) verify chunks.
+    /// Returns the sparse file with the image's bytes, of which only present chunks are valid. The
+    /// caller must not write to it. Reads of it are not verified:
+    /// [`read_if_present`](Self::read_if_present) and [`check_rest`](Self::check_rest) verify
+    /// chunks.
     #[must_use]
     pub const fn data_file(&self) -> &File {
         &self.files.data
     }
 
-    /// Returns the memory that this blob takes, in bytes, without the table.
+    /// Returns the memory that this blob uses, in bytes, without the table.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.present.bytes() + self.durable.bytes() + self.checked.bytes()
     }
 
-    /// Fills `out` from `offset` on if all of it is present, and returns whether it was. Chunks that this
-    /// process has verified cost one look at a bitmap and one `pread`. Others are verified first; an altered
-    /// chunk is dropped and counts as missing.
+    /// Fills `out` from `offset` on if all of these bytes are present, and returns whether they
+    /// were. A chunk that this process has verified costs one bitmap lookup and one `pread`. Other
+    /// chunks are verified first; an altered chunk is dropped and counts as missing.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] past the end; any error of the disk.
@@ -208,11 +207,11 @@ impl CachedBlob {
         self.read_if_present_by(&self.files.data, offset, out)
     }
 
-    /// Does what [`read_if_present`](Self::read_if_present) does, but reads the [data file](Self::data_file)
+    /// Like [`read_if_present`](Self::read_if_present), but reads the [data file](Self::data_file)
     /// through `reader`.
     ///
     /// # Errors
-    /// Those of [`read_if_present`](Self::read_if_present).
+    /// The errors of [`read_if_present`](Self::read_if_present).
     pub fn read_if_present_by(
         &self,
         reader: &dyn ReadData,
@@ -234,8 +233,8 @@ impl CachedBlob {
     /// Fills `out` from `offset` on.
     ///
     /// # Errors
-    /// As [`read_if_present`](Self::read_if_present), and [`io::ErrorKind::WouldBlock`] with a
-    /// [`CacheError::Missing`] if a chunk is missing.
+    /// The errors of [`read_if_present`](Self::read_if_present), and [`io::ErrorKind::WouldBlock`]
+    /// with a [`CacheError::Missing`] if a chunk is missing.
     pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if self.read_if_present(offset, out)? {
             return Ok(());
@@ -254,13 +253,14 @@ impl CachedBlob {
             .holder()
             .and_then(|holder| self.files.claims.release(mine, holder.id()));
         if let Err(error) = released {
-            // Other processes see it as claimed until this one ends, and fetch it after their time limit.
+            // Other processes see the claim until this one exits. After their time limit they fetch
+            // the chunks.
             tracing::warn!(%error, "a claim could not be taken back");
         }
         self.wake();
     }
 
-    /// Returns the state of a chunk that another caller has claimed, without waiting.
+    /// Returns the state of a claimed chunk without waiting.
     ///
     /// # Errors
     /// [`CacheError::Io`].
@@ -271,7 +271,7 @@ impl CachedBlob {
         if self.files.claims.is_held(chunk, self.cache.holder()?)? {
             return Ok(Waited::TimedOut);
         }
-        // It may have been stored and released between the two checks.
+        // The chunk may have been stored and released between the two checks.
         if self.is_present(chunk)? {
             Ok(Waited::Present)
         } else {
@@ -279,8 +279,9 @@ impl CachedBlob {
         }
     }
 
-    /// Waits until a chunk that another caller has claimed is present or free again. A chunk that this
-    /// process stores wakes the caller. For chunks of other processes, it polls at least every 20 ms.
+    /// Waits until a chunk that another caller has claimed is present or no longer claimed. A chunk
+    /// stored by this process wakes the caller; for chunks of other processes, it polls at least
+    /// every 20 ms.
     ///
     /// # Errors
     /// [`CacheError::Io`].
@@ -304,7 +305,7 @@ impl CachedBlob {
         }
     }
 
-    /// Wakes the threads in [`wait`](Self::wait): a chunk arrived, or a claim was released.
+    /// Wakes the threads in [`wait`](Self::wait) after a chunk was stored or a claim released.
     pub(crate) fn wake(&self) {
         *self.arrivals() += 1;
         self.arrived.notify_all();
@@ -314,13 +315,13 @@ impl CachedBlob {
         self.arrivals.lock().unpoisoned()
     }
 
-    /// Removes the blob from the cache if it is temporary and no other process uses it. Open descriptors of
+    /// Removes a temporary blob from the cache unless another process uses it. Open descriptors of
     /// the data file stay readable.
     pub fn remove_temporary(&self) {
         if !self.files.temporary {
             return;
         }
-        // The descriptor holds the shared lock, which now becomes exclusive.
+        // This descriptor holds a shared lock, which now becomes exclusive.
         let path = self.files.dir.join("use");
         if self.files.in_use.try_lock().is_err() || !is_still(&self.files.in_use, &path) {
             return;

@@ -15,38 +15,38 @@ use crate::options::CacheOptions;
 use crate::shared::CacheShared;
 use crate::{CacheError, Result, TableTrust, VerifiedTable, opening};
 
-/// The identity and properties of a blob to open.
 #[derive(Clone, Debug)]
 pub struct BlobSpec {
-    /// The name of exactly these bytes: the root of their table, their digest, or address and version.
+    /// A name for exactly these bytes: the root of their table, their digest, or address and
+    /// version.
     pub identity: String,
     pub len: u64,
-    /// Chunk size; must be that of the table if there is one.
+    /// Chunk size; must equal that of the table if there is one.
     pub chunk_size: u32,
     /// The digests of the chunks. Without a table, chunks are stored unverified.
     pub table: Option<Arc<VerifiedTable>>,
-    /// Where the table comes from. This decides which chunks are compared with it again, and when the blob counts as
-    /// verified.
+    /// How far the table is trusted. This decides which chunks are compared with it again, and when
+    /// the blob counts as verified.
     pub trust: TableTrust,
-    /// A name for people, shown in lists.
+    /// A display name.
     pub label: String,
-    /// Whether the blob is removed once it is closed, because nothing can identify its bytes later.
+    /// Whether closing the blob removes it, because nothing can identify its bytes later.
     pub temporary: bool,
 }
 
-/// A cache directory. Clones are the same cache.
+/// A cache directory. Clones refer to the same cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(crate) shared: Arc<CacheShared>,
     pub(crate) open: Arc<OpenBlobs>,
 }
 
-/// The blobs that this process has open, by their directories.
+/// The blobs that this process has open, by directory.
 #[derive(Debug, Default)]
 pub(crate) struct OpenBlobs(Mutex<HashMap<PathBuf, Weak<CachedBlob>>>);
 
 impl Cache {
-    /// Opens the cache in `dir`, creating the directory if needed.
+    /// Opens the cache in `dir`, and creates the directory if needed.
     ///
     /// # Errors
     /// [`CacheError::Refused`] for a directory that other users own or can write to.
@@ -70,19 +70,18 @@ impl Cache {
         &self.shared.options
     }
 
-    /// Returns the paths inside the directory.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.shared.layout
     }
 
-    /// Opens the blob of `spec`, or creates it. The blob is in use, and not evicted, until the last handle is
-    /// dropped. A second call returns the same blob.
+    /// Opens the blob that `spec` describes, or creates it. The blob is in use, and is not evicted,
+    /// until the last handle is dropped. A second call returns the same blob.
     ///
     /// # Errors
-    /// [`CacheError::Spec`] and [`CacheError::Geometry`] for an impossible `spec`; [`CacheError::Conflict`]
-    /// if another process uses a blob of the same identity and another shape. A blob of another shape that is
-    /// not in use is replaced.
+    /// [`CacheError::Spec`] and [`CacheError::Geometry`] for an impossible `spec`;
+    /// [`CacheError::Conflict`] if another process uses a blob with the same identity but another
+    /// length, chunk size or root. If no process uses that blob, it is replaced.
     pub fn blob(&self, spec: BlobSpec) -> Result<Arc<CachedBlob>> {
         let geometry = Geometry::new(spec.len, spec.chunk_size)?;
         if let Some(table) = &spec.table
@@ -98,7 +97,7 @@ impl Cache {
         let root = proven.map(|table| table.root());
         let info = Info::new(&spec.identity, &spec.label, geometry, root)?;
         let dir = self.shared.layout.blob(&info.identity);
-        // The lock is held throughout, so that no blob is opened twice.
+        // Hold the lock throughout, so that no blob is opened twice.
         let mut open = self.open.lock();
         open.retain(|_, blob| blob.strong_count() > 0);
         if let Some(blob) = open.get(&dir).and_then(Weak::upgrade) {
@@ -119,13 +118,13 @@ impl Cache {
     /// Makes all stored chunks of this cache durable.
     ///
     /// # Errors
-    /// The error of the first blob that fails. The other blobs are flushed all the same.
+    /// The error of the first blob that fails. Other blobs are flushed nevertheless.
     pub fn flush(&self) -> Result<()> {
         self.open.flush()
     }
 
-    /// Flushes all blobs and enforces the limit, on the background thread. Returns whether a flush failed, so
-    /// that the thread has to run again soon.
+    /// Flushes all blobs and enforces the limit; runs on the background thread. Returns whether a
+    /// flush failed, so that it must be retried soon.
     fn tend(&self) -> bool {
         let flushed = self.flush();
         if let Err(error) = &flushed {
@@ -147,19 +146,18 @@ impl OpenBlobs {
         self.0.lock().unpoisoned()
     }
 
-    /// Returns handles on the open blobs.
     fn handles(&self) -> Vec<Arc<CachedBlob>> {
         let open = self.lock();
         open.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns the open blob in `dir`.
     pub(crate) fn handle(&self, dir: &Path) -> Option<Arc<CachedBlob>> {
         self.lock().get(dir).and_then(Weak::upgrade)
     }
 
     fn flush(&self) -> Result<()> {
-        // Collected first, so that a last handle is not dropped under the lock.
+        // Collect the handles first, so that the last handle of a blob is not dropped under the
+        // lock.
         let handles = self.handles();
         let results: Vec<_> = handles.iter().map(|blob| blob.flush()).collect();
         results.into_iter().collect()

@@ -1,4 +1,4 @@
-//! Checks of the stored chunks: hashes all of them again and drops the wrong ones.
+//! Hashes stored chunks again, and drops wrong ones.
 
 use std::fs;
 use std::io;
@@ -24,26 +24,23 @@ use crate::{
 /// Bytes hashed at a time for the digest of a whole blob.
 const STEP: usize = 1 << 20;
 
-/// The result of a check of one blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
     pub identity: String,
-    /// The name for people.
     pub label: String,
-    /// Chunks that were hashed.
+    /// Number of chunks hashed.
     pub checked: u64,
-    /// Of these, chunks that could only be compared with their records, because the table, or this part of
-    /// it, is missing.
+    /// Number of these chunks that were compared only with their records, because the table or this
+    /// part of it is missing.
     pub unverified: u64,
-    /// Chunks that were wrong, and were dropped.
+    /// Wrong chunks, which were dropped.
     pub wrong: Vec<Range<u64>>,
-    /// Whether the blob was in use. Another process that uses it still serves wrong chunks that it has
-    /// verified earlier; a mount that was affected must be made again.
+    /// Whether the blob was in use. Other processes that use it may still serve wrong chunks that
+    /// they verified earlier; mounts of the image must be made again.
     pub in_use: bool,
 }
 
-/// The result of a check of one chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Right,
@@ -51,7 +48,7 @@ enum Verdict {
     Wrong,
 }
 
-/// Stands for a chunk table whose server is not asked: only the local part of the table can be used.
+/// Replaces the server as source of a chunk table, so that only its local part is used.
 struct NoSource(u64);
 
 impl ReadAt for NoSource {
@@ -68,7 +65,8 @@ impl ReadAt for NoSource {
 }
 
 impl Cache {
-    /// Hashes every chunk of every blob and drops wrong ones. Calls `seen` with the report of each blob.
+    /// Hashes every chunk of every blob, and drops wrong ones. Calls `seen` with each blob's
+    /// report.
     ///
     /// # Errors
     /// [`CacheError::Io`] if the directory cannot be read or a wrong chunk cannot be dropped.
@@ -101,19 +99,20 @@ impl Cache {
 }
 
 impl CachedBlob {
-    /// Compares the whole blob, which must be complete, with its digest. If they agree, the blob counts as
-    /// verified from then on; otherwise all of it is dropped.
+    /// Compares the whole blob, which must be complete, with its digest. If they match, the blob
+    /// counts as verified from then on; otherwise all its chunks are dropped.
     ///
     /// # Errors
-    /// [`CacheError::WrongWhole`]; [`CacheError::Missing`] if it is not complete; [`CacheError::Io`].
+    /// [`CacheError::WrongWhole`]; [`CacheError::Missing`] if it is not complete;
+    /// [`CacheError::Io`].
     pub fn verify_whole(&self, expected: Digest) -> Result<()> {
         self.verify_and(expected, &mut |_| Ok(()))
     }
 
-    /// Does what [`verify_whole`](Self::verify_whole) does, and builds the chunk table from the same bytes.
+    /// Like [`verify_whole`](Self::verify_whole), and builds the chunk table from the same bytes.
     ///
     /// # Errors
-    /// Those of [`verify_whole`](Self::verify_whole).
+    /// The errors of [`verify_whole`](Self::verify_whole).
     pub fn verify_with_table(&self, expected: Digest) -> Result<ChunkTable> {
         let bad = |error: BadGeometry| CacheError::Geometry(error);
         let mut table = TableBuilder::new(self.geometry().chunk_size()).map_err(bad)?;
@@ -121,7 +120,7 @@ impl CachedBlob {
         table.finish().map_err(bad)
     }
 
-    /// Compares the whole blob with its digest. Passes all bytes to `take`, in order.
+    /// Compares the whole blob with its digest. Passes all bytes to `take` in order.
     fn verify_and(
         &self,
         expected: Digest,
@@ -136,7 +135,7 @@ impl CachedBlob {
             self.drop_wrong(std::slice::from_ref(&all))?;
             return Err(CacheError::WrongWhole { expected, found });
         }
-        // The state must be durable before the file that says that all of it can be trusted.
+        // The state must be durable before the file `whole`, which vouches for all chunks.
         self.flush()?;
         store::replace(
             &self.files.dir.join("whole"),
@@ -162,7 +161,7 @@ impl CachedBlob {
         Ok(Digest(hasher.finalize().into()))
     }
 
-    /// Hashes all present chunks and drops wrong ones.
+    /// Hashes all present chunks, and drops wrong ones.
     fn check(&self, in_use: bool) -> Result<CheckReport> {
         let failed = CacheError::io("read", &self.files.dir);
         let stored = Bitmap::new(self.present.len());
@@ -201,7 +200,7 @@ impl CachedBlob {
         })
     }
 
-    /// Checks each of the chunks, on all cores.
+    /// Checks each chunk, on all cores.
     fn verdicts(
         &self,
         chunks: &[u64],
@@ -226,7 +225,7 @@ impl CachedBlob {
     fn verdict(&self, chunk: u64, record: Option<Record>) -> io::Result<Verdict> {
         let found = match self.hashed_on_disk(chunk) {
             Ok(found) => found,
-            // A disk that cannot read the chunk has lost it.
+            // The disk cannot read the chunk, so it is lost.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
                 return Ok(Verdict::Wrong);
             }
@@ -247,8 +246,8 @@ impl CachedBlob {
         })
     }
 
-    /// Drops the chunks of `bytes`, which a reader has found to be wrong, so that they are fetched again.
-    /// Drops nothing from a verified blob.
+    /// Drops the chunks of `bytes`, which a reader found to be wrong, so that they are fetched
+    /// again. Does nothing for a verified blob.
     pub fn drop_range(&self, bytes: &Range<u64>) -> Result<()> {
         if self.table().is_some() || self.is_verified() {
             return Ok(());
@@ -261,16 +260,16 @@ impl CachedBlob {
         self.drop_wrong(&self.known_present(chunks))
     }
 
-    /// Drops wrong chunks, durably, so that they are fetched again.
+    /// Drops wrong chunks durably, so that they are fetched again.
     fn drop_wrong(&self, wrong: &[Range<u64>]) -> Result<()> {
         let _no_flush_meanwhile = self.flushing.lock().unpoisoned();
         self.drop_chunks(wrong)
     }
 
-    /// Does what [`drop_wrong`](Self::drop_wrong) does, for a caller that holds the lock against flushes.
+    /// Like [`drop_wrong`](Self::drop_wrong), for a caller that already holds `flushing`.
     pub(crate) fn drop_chunks(&self, wrong: &[Range<u64>]) -> Result<()> {
         let failed = CacheError::io("write", &self.files.dir);
-        // The verdict on the whole blob does not hold for chunks that are fetched again.
+        // A chunk that is fetched again is not covered by the earlier verdict on the whole blob.
         self.verified_whole.store(false, Ordering::Release);
         match fs::remove_file(self.files.dir.join("whole")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -278,7 +277,8 @@ impl CachedBlob {
             Ok(()) => opening::sync_dir(&self.files.dir)?,
         }
         for chunk in wrong.iter().cloned().flatten() {
-            // The record first: a reader that looks for the chunk meanwhile would mark it again.
+            // Clear the record first: otherwise a reader could find it meanwhile and mark the chunk
+            // as present again.
             self.files
                 .records
                 .write(chunk, &[Record::NONE])

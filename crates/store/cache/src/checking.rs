@@ -1,11 +1,11 @@
-//! Verifies chunks of earlier processes when this process first reads them.
+//! Verifies chunks that earlier processes stored, when this process first reads them.
 //!
-//! The state file says which chunks were verified and synced. The file may have changed since: a disk may
-//! return other bytes, and another program may have written to it. So a chunk is hashed at its first use in
-//! each process, and its bytes are served from the buffer that was hashed. A chunk that differs is counted
-//! and dropped; it is missing then.
+//! The state file tells which chunks were verified and synced. Since then the disk may have altered
+//! them, or another program may have written to the file. So each process hashes a chunk at its
+//! first use, and serves the bytes from the buffer that it hashed. An altered chunk is counted and
+//! dropped, and is then missing.
 //!
-//! Later reads of the same chunk are not hashed: they come from the page cache, or cost one `pread`.
+//! Later reads of the chunk are not hashed: they come from the page cache, or cost one `pread`.
 
 use std::io;
 use std::ops::Range;
@@ -20,24 +20,25 @@ use crate::records::Record;
 use crate::{CacheError, Result, cores};
 
 impl CachedBlob {
-    /// Returns whether this process has verified every chunk, or was told to trust them, so that no read
-    /// drops one.
+    /// Returns whether this process has verified every chunk, or was told to trust them, so that no
+    /// read drops a chunk.
     #[must_use]
     pub fn is_checked(&self) -> bool {
         self.unchecked.load(Ordering::Acquire) == 0
     }
 
-    /// Counts the chunks that were found altered and dropped since the blob was opened.
+    /// Returns the number of chunks found altered since the blob was opened.
     #[must_use]
     pub fn altered_chunks(&self) -> u64 {
         self.altered.load(Ordering::Relaxed)
     }
 
-    /// Verifies the chunks that are present and not verified yet, on all cores. Drops altered ones.
+    /// Verifies the present chunks that this process has not verified yet, on all cores. Drops
+    /// altered ones.
     ///
     /// # Errors
-    /// [`CacheError::Io`] if the cache cannot be read; [`CacheError::Table`] if the table has no digest for a
-    /// chunk.
+    /// [`CacheError::Io`] if the cache cannot be read; [`CacheError::Table`] if the table has no
+    /// digest for a chunk.
     pub fn check_rest(&self) -> Result<()> {
         let runs = self.present.runs(0..self.present.len(), true);
         let chunks = runs.into_iter().flatten();
@@ -56,8 +57,8 @@ impl CachedBlob {
         done.map_err(CacheError::io("read", &self.files.dir))
     }
 
-    /// Fills `out` from `offset` on; all of its chunks must be present. Verifies chunks that were not
-    /// verified before, and returns false if one was altered.
+    /// Fills `out` from `offset` on; all of these chunks must be present. Verifies unverified
+    /// chunks, and returns false if one was altered.
     pub(crate) fn read_checking(
         &self,
         reader: &dyn ReadData,
@@ -67,20 +68,22 @@ impl CachedBlob {
         let geometry = self.geometry();
         let end = offset + u64_from(out.len());
         let chunks = geometry.chunks_of(&(offset..end));
-        // Before the read: a chunk that is verified during it may have been altered when it was read.
+        // Collect the unverified chunks before the read: a chunk that another thread verifies
+        // meanwhile may have been altered when this thread read it.
         let unchecked = if self.is_checked() {
             Vec::new()
         } else {
             self.checked.runs(chunks, false)
         };
-        // In one request, since the kernel's readahead follows the length of requests.
+        // Read in one request: the kernel's readahead depends on the request length.
         match reader.read(offset, out) {
-            // The loop below finds out which chunk it was.
+            // The loop below finds the lost chunk.
             Err(error) if is_lost(&error) && !unchecked.is_empty() => {}
             read => read?,
         }
         let recorded = match (unchecked.first(), unchecked.last()) {
-            // A shorter read has no whole chunk. The code below reads a whole one, and its record.
+            // A shorter read covers no whole chunk; `read_checked` reads a whole chunk and its
+            // record.
             (Some(first), Some(last)) if u64_from(out.len()) >= geometry.size() => {
                 self.recorded(first.start..last.end)?
             }
@@ -97,7 +100,7 @@ impl CachedBlob {
                         self.note_checked(chunk);
                         true
                     }
-                    // Only a part of the chunk is wanted, or it is wrong.
+                    // The chunk is wrong, or only a part of it was read.
                     false => self.read_checked(chunk, wanted.start - place.start, slot)?,
                 };
             if !is_right {
@@ -107,8 +110,8 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Reads and verifies a whole chunk, and fills `part` with its bytes from `from` on. Drops an altered
-    /// chunk and returns false.
+    /// Reads and verifies a whole chunk, and fills `part` with its bytes from `from` on. Drops an
+    /// altered chunk and returns false.
     fn read_checked(&self, chunk: u64, from: u64, part: &mut [u8]) -> io::Result<bool> {
         let geometry = self.geometry();
         let place = geometry.bytes_of(&(chunk..chunk + 1));
@@ -118,7 +121,7 @@ impl CachedBlob {
                 let recorded = self.recorded(chunk..chunk + 1)?;
                 self.is_right(chunk, &bytes, recorded.of(chunk))?
             }
-            // The disk has lost it, or the file was cut.
+            // The disk lost the bytes, or the file was truncated.
             Err(error) if is_lost(&error) => false,
             Err(error) => return Err(error),
         };
@@ -133,7 +136,8 @@ impl CachedBlob {
         Ok(true)
     }
 
-    /// Reads the records of `chunks`. A blob with a table needs none, so the result is empty.
+    /// Reads the records of `chunks`. Returns none for a blob with a table, which does not need
+    /// them.
     fn recorded(&self, chunks: Range<u64>) -> io::Result<Recorded> {
         let mut recorded = Recorded::default();
         if self.table.is_none() {
@@ -143,7 +147,7 @@ impl CachedBlob {
         Ok(recorded)
     }
 
-    /// Compares a chunk with its digest or, without a table, with its record.
+    /// Compares a chunk with its digest, or with its record if there is no table.
     fn is_right(&self, chunk: u64, bytes: &[u8], recorded: Record) -> io::Result<bool> {
         let found = self.hashed(bytes);
         match self.compare_with_table(chunk, &found) {
@@ -154,16 +158,15 @@ impl CachedBlob {
         }
     }
 
-    /// Records that this process has verified the chunk.
     pub(crate) fn note_checked(&self, chunk: u64) {
         if self.checked.set(chunk) {
             self.unchecked.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Records that the chunk must be verified again before it is served.
+    /// Records that the chunk must be verified before it is served again.
     pub(crate) fn note_unchecked(&self, chunk: u64) {
-        // The number changes before the bit, so that it is never too low.
+        // Change the number before the bit, so that it is never too low.
         self.unchecked.fetch_add(1, Ordering::AcqRel);
         if !self.checked.clear(chunk) {
             self.unchecked.fetch_sub(1, Ordering::AcqRel);
@@ -188,12 +191,11 @@ impl CachedBlob {
     }
 }
 
-/// Records of some chunks, in the order of the chunks.
+/// Records of some chunks, sorted by chunk.
 #[derive(Debug, Default)]
 struct Recorded(Vec<(u64, Record)>);
 
 impl Recorded {
-    /// Returns the record of a chunk.
     fn of(&self, chunk: u64) -> Record {
         let found = self.0.binary_search_by_key(&chunk, |(of, _)| *of);
         let found = found.ok().and_then(|at| self.0.get(at));
@@ -201,7 +203,7 @@ impl Recorded {
     }
 }
 
-/// Returns whether the bytes are lost and must be fetched again.
+/// Returns whether the error means that the bytes are lost and must be fetched again.
 fn is_lost(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
         || error.raw_os_error() == Some(Errno::IO.raw_os_error())

@@ -1,4 +1,4 @@
-//! A claim of chunks of one blob, held by the caller that fetches them.
+//! A claim on chunks of a blob: its owner fetches them, and other callers wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use crate::Result;
 use crate::blob::CachedBlob;
 use crate::claims::ClaimedChunks;
 
-/// Chunks that only the owner of the claim fetches. Released when dropped, whether they were fetched
-/// or not.
+/// Chunks that only the owner of this claim fetches. Dropping the claim releases them, whether they
+/// were fetched or not.
 #[derive(Debug)]
 pub struct Claim {
     blob: Arc<CachedBlob>,
@@ -16,14 +16,14 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Returns the chunks to fetch, in ascending order if the wanted ranges were.
+    /// Returns the chunks to fetch, in the order of the wanted ranges.
     #[must_use]
     pub fn mine(&self) -> &[Range<u64>] {
         &self.taken.mine
     }
 
-    /// Returns the chunks that other callers fetch: wait for them with [`CachedBlob::wait`]. Wanted chunks in
-    /// neither list are present.
+    /// Returns the chunks that other callers are fetching; wait for them with [`CachedBlob::wait`].
+    /// Wanted chunks in neither list are present.
     #[must_use]
     pub fn busy(&self) -> &[Range<u64>] {
         &self.taken.busy
@@ -42,8 +42,8 @@ impl Drop for Claim {
 }
 
 impl CachedBlob {
-    /// Claims the chunks of `wanted` that are missing and not claimed. The caller fetches the chunks in
-    /// [`Claim::mine`], and drops the claim once they are stored or the fetch has failed.
+    /// Claims the chunks of `wanted` that are missing and not claimed. The caller fetches the
+    /// chunks in [`Claim::mine`], and drops the claim once they are stored or the fetch has failed.
     ///
     /// # Errors
     /// [`CacheError::Io`](crate::CacheError::Io).

@@ -1,17 +1,19 @@
 //! Claims of chunks, so that each is fetched once however many processes want it.
 //!
 //! The protocol, for each blob:
-//! 1. A process that wants missing chunks locks `claims` and reads it. It leaves out chunks that living
-//!    holders have claimed, and chunks that `records` shows as stored meanwhile. It adds its own claims and
-//!    unlocks.
-//! 2. It fetches and stores the claimed chunks: data, then records. Then it removes its claims.
-//! 3. A process that wants chunks that others have claimed polls `records`. If the claims disappear before
-//!    the chunks are stored, it claims them itself.
+//! 1. A process that wants missing chunks locks the file `claims` and reads it. It skips chunks
+//!    that a living process has claimed, and chunks that are stored according to `records`. It adds
+//!    claims for the others and unlocks the file.
+//! 2. It fetches and stores its chunks: data, then records. Then it removes its claims.
+//! 3. A process that waits for claimed chunks polls `records`. If a claim disappears before its
+//!    chunks are stored, the process claims them itself.
 //!
-//! A holder is alive as long as it holds the lock on its file in `holders`. The kernel drops the lock when
-//! the process dies, however it dies. Claims of dead holders do not count; the next claim removes them.
+//! A claim names a holder, which is a process. It is alive as long as it holds the lock on its file
+//! in `holders`; the kernel drops the lock when the process dies. Claims of dead holders are
+//! ignored, and the next claim removes them.
 //!
-//! Claims only save work. If the file is damaged, full, or locked for too long, chunks are fetched twice.
+//! Claims only save work. If the file is damaged, full, or locked for too long, chunks are fetched
+//! twice.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -28,20 +30,17 @@ const ENTRY: usize = 32;
 const ENTRIES: usize = 4096;
 const MAGIC: u64 = 0x6d69_616c_636b_7266;
 
-/// One run of chunks and the holder that fetches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClaimedRun {
     run: Range<u64>,
     holder: u64,
 }
 
-/// The file of claims of one blob.
 #[derive(Debug)]
 pub(crate) struct Claims {
     lock: LockFile,
 }
 
-/// The result of a [`Claims::take`].
 #[derive(Debug, Default)]
 pub(crate) struct ClaimedChunks {
     pub(crate) mine: Vec<Range<u64>>,
@@ -54,8 +53,8 @@ impl Claims {
         Ok(Self { lock })
     }
 
-    /// Claims the chunks of `wanted` that no living holder has claimed and `missing` still finds missing.
-    /// `missing` is called under the lock, so that no other process can claim meanwhile.
+    /// Claims the chunks of `wanted` that no living holder has claimed and that `missing` still
+    /// finds missing. Calls `missing` under the lock, so that no other process can claim meanwhile.
     pub(crate) fn take(
         &self,
         wanted: &[Range<u64>],
@@ -110,8 +109,8 @@ impl Claims {
         self.write(&entries, &guard)
     }
 
-    /// Returns whether a living process has claimed the chunk. Reads without the lock, so the file may be
-    /// half written and the result wrong; the caller finds out when it claims.
+    /// Returns whether a living process has claimed the chunk. Does not lock the file, so a
+    /// concurrent write can make the result wrong; the caller notices when it tries to claim.
     pub(crate) fn is_held(&self, chunk: u64, holder: &Holder) -> Result<bool> {
         let entries = self.read()?;
         let mut covering = entries.iter().filter(|entry| entry.run.contains(&chunk));
@@ -119,7 +118,7 @@ impl Claims {
     }
 
     fn read(&self) -> Result<Vec<ClaimedRun>> {
-        // There are rarely more claims than this holds.
+        // Enough for the usual number of claims.
         let mut bytes = vec![0; ENTRY * 128];
         let failed = CacheError::io("read", self.lock.path());
         let mut got = read_up_to(self.lock.file(), &mut bytes, 0).map_err(&failed)?;

@@ -1,4 +1,4 @@
-//! Runs work on many chunks in parallel, on as many cores as memory allows.
+//! Processes many chunks in parallel, on as many cores as memory allows.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use forerun_sys::memory_limit::MemoryLimit;
 use forerun_sys::threads;
 
-/// Most threads, however many cores there are.
+/// Most threads, even on more cores.
 const THREADS: usize = 16;
 
-/// Calls `work` with each index below `count`, on several threads that take `each` bytes of memory.
-/// A thread stops at its first error, and one of the errors is returned.
+/// Calls `work` with each index below `count`, on several threads that each need `each` bytes of
+/// memory. A thread stops at its first error; one of the errors is returned.
 pub(crate) fn for_each(
     count: usize,
     each: u64,

@@ -6,14 +6,12 @@ use std::{fmt, io};
 use forerun_io::{ReadAt, u64_from, usize_from};
 use sha2::{Digest as _, Sha256};
 
-/// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
-/// A SHA-256 digest. Its text form is that of OCI: `sha256:` and 64 hexadecimal digits.
+/// A SHA-256 digest. Its text form is OCI's: `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);
 
-/// A text that is no digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a digest: sha256: and 64 hexadecimal digits")]
 pub struct NoDigest {
@@ -21,7 +19,6 @@ pub struct NoDigest {
 }
 
 impl Digest {
-    /// Computes the digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -46,7 +43,7 @@ impl Digest {
         Ok(Self(hasher.finalize().into()))
     }
 
-    /// Returns the 64 hexadecimal digits, in lower case.
+    /// Returns the 64 hexadecimal digits in lower case.
     #[must_use]
     pub fn hex(&self) -> String {
         use fmt::Write as _;
@@ -95,7 +92,7 @@ impl FromStr for Digest {
     }
 }
 
-/// Parses a hexadecimal digit in lower case, the only form OCI allows.
+/// Parses a hexadecimal digit in lower case, the only form that OCI allows.
 const fn nibble(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),

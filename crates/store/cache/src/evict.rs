@@ -1,7 +1,7 @@
 //! Eviction: removes whole blobs, least recently used first, and never one in use.
 //!
-//! "In use" means that any process holds the shared lock. A blob in use keeps all its chunks, even if it
-//! alone exceeds the limit, because its readers rely on the chunks that they have found present.
+//! A blob is in use while any process holds the shared lock. It keeps all its chunks, even if it
+//! alone exceeds the limit, because its readers rely on the chunks that they found present.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,23 +18,22 @@ use crate::names;
 use crate::opening::{TEMPORARY, discard};
 use crate::{CacheError, Result};
 
-/// The result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GcReport {
-    /// Blobs that were removed.
+    /// Number of blobs removed.
     pub removed: u64,
-    /// Bytes that the removed blobs took on disk.
+    /// Disk space freed, in bytes.
     pub freed_bytes: u64,
-    /// Blobs that would have been removed if they were not in use.
+    /// Number of blobs that would have been removed if they were not in use.
     pub in_use: u64,
-    /// Bytes that the cache still takes on disk.
+    /// Disk space that the cache still uses, in bytes.
     pub left_bytes: u64,
-    /// Whether another process is collecting, so that nothing was done.
+    /// Whether another process is collecting, so that this call did nothing.
     pub busy: bool,
 }
 
-/// A blob as eviction sees it.
+/// What eviction knows about a blob.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) dir: PathBuf,
@@ -43,23 +42,25 @@ pub(crate) struct Found {
 }
 
 impl Cache {
-    /// Evicts unused blobs until the cache is below its limit, and removes the leftovers of crashes.
+    /// Evicts unused blobs until the cache is below its limit, and removes what crashes left
+    /// behind.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the directory cannot be read.
+    /// [`CacheError::Io`] if the directory cannot be read.
     pub fn gc(&self) -> Result<GcReport> {
         self.shrink(|used| self.target(used))
     }
 
-    /// Evicts as [`gc`](Self::gc) does, down to another limit. With 0, removes all unused blobs.
+    /// Like [`gc`](Self::gc), but evicts down to `limit`. With 0, removes all unused blobs.
     ///
     /// # Errors
-    /// As [`gc`](Self::gc).
+    /// The errors of [`gc`](Self::gc).
     pub fn shrink_to(&self, limit: u64) -> Result<GcReport> {
         self.shrink(|_used| limit)
     }
 
-    /// Removes blobs until the cache takes no more than `limit` returns for its present size.
+    /// Removes blobs until the cache uses at most `limit(size)` bytes, where `size` is its present
+    /// size.
     fn shrink(&self, limit: impl Fn(u64) -> u64) -> Result<GcReport> {
         let layout = &self.shared.layout;
         self.shared.stored.store(0, Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl Cache {
         Ok(report)
     }
 
-    /// Removes one blob.
+    /// Removes the blob of this identity.
     ///
     /// # Errors
     /// [`CacheError::Unknown`]; [`CacheError::InUse`]; [`CacheError::Io`].
@@ -111,7 +112,7 @@ impl Cache {
                 identity: identity(),
             });
         }
-        // A process that lists the cache locks each blob for a moment.
+        // Retry: a process that lists the cache locks each blob for a moment.
         for attempt in 0..3 {
             thread::sleep(Duration::from_millis(attempt));
             if remove_unused(&self.shared.layout, &dir)? {
@@ -129,7 +130,7 @@ pub(crate) fn scan(layout: &Layout) -> Result<Vec<Found>> {
     for dir in layout.blob_dirs()? {
         let used = fs::metadata(dir.join("use")).and_then(|metadata| metadata.modified());
         found.push(Found {
-            // Without the file, the blob is broken and is evicted first.
+            // A blob without its `use` file is broken, and is evicted first.
             last_used: used.unwrap_or(SystemTime::UNIX_EPOCH),
             disk: disk_usage(&dir),
             dir,
@@ -138,7 +139,8 @@ pub(crate) fn scan(layout: &Layout) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Counts the bytes on disk that the files of a directory take. Files that vanish meanwhile count as 0.
+/// Returns the disk space that the files of a directory use. Files that vanish meanwhile count as
+/// 0.
 fn disk_usage(dir: &Path) -> u64 {
     let files = list(dir).unwrap_or_default();
     let blocks = files
@@ -149,7 +151,7 @@ fn disk_usage(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Removes the blob if it is not in use. Returns whether it is gone.
+/// Removes the blob unless it is in use. Returns whether it is gone.
 fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
     let path = dir.join("use");
     let file = match open_existing(&path) {
@@ -164,7 +166,7 @@ fn remove_unused(layout: &Layout, dir: &Path) -> Result<bool> {
     if file.try_lock().is_err() {
         return Ok(false);
     }
-    // Otherwise another process has removed the blob, and there may be a new one in its place.
+    // Otherwise another process has removed the blob, and this path may already name a new one.
     if is_still(&file, &path) {
         discard(layout, dir)?;
     }
@@ -180,7 +182,7 @@ pub(crate) fn remove_temporary(layout: &Layout, dir: &Path) {
     }
 }
 
-/// Removes the leftovers of crashes: half-removed and half-made blobs, files of dead holders.
+/// Removes what crashes left behind: half-removed and half-made blobs, files of dead holders.
 fn clear_away(layout: &Layout) {
     let gone = |result: std::io::Result<()>| {
         if let Err(error) = result {
@@ -205,7 +207,6 @@ fn clear_away(layout: &Layout) {
     }
 }
 
-/// Returns whether a process uses the blob in `dir`.
 pub(crate) fn in_use(dir: &Path) -> bool {
     open_existing(&dir.join("use")).is_ok_and(|file| file.try_lock().is_err())
 }

@@ -1,7 +1,8 @@
-//! Writeback: a thread that makes stored chunks durable, after some seconds or some MiB.
+//! Writeback: a thread that makes stored chunks durable after some seconds or some MiB.
 //!
-//! The thread starts with the first chunk and ends with the cache. It holds the cache only while it works, so
-//! that a cache is closed when its users are gone. The cache passes it the work as a closure.
+//! The thread starts with the first stored chunk and ends with the cache. It holds a reference to
+//! the cache only while it works, so that the cache closes when its users are gone. The cache
+//! passes the work as a closure.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -12,10 +13,10 @@ use forerun_sys::threads;
 
 use crate::options::CacheOptions;
 
-/// The work of the thread. Returns whether it has to run again soon; `None` if the cache is gone.
+/// The work of the thread. Returns whether to run again soon; `None` if the cache is gone.
 pub(crate) type Tend = Box<dyn Fn() -> Option<bool> + Send + Sync>;
 
-/// The state that the thread waits on.
+/// State shared by the thread and its callers.
 #[derive(Debug, Default)]
 struct Told {
     dirty: u64,
@@ -31,7 +32,6 @@ struct FlusherShared {
     tend: Tend,
 }
 
-/// A handle on the thread.
 pub(crate) struct Flusher {
     shared: Arc<FlusherShared>,
 }
@@ -49,7 +49,7 @@ impl Flusher {
         }
     }
 
-    /// Records that `bytes` bytes were stored, and starts the thread if it does not run.
+    /// Records that `bytes` bytes were stored, and starts the thread if it is not running.
     pub(crate) fn dirtied(&self, bytes: u64) {
         let shared = &self.shared;
         let mut told = shared.told();
@@ -57,7 +57,7 @@ impl Flusher {
         told.dirty = was + bytes;
         if !told.running {
             let ours = Arc::clone(shared);
-            // Without a thread, chunks become durable when the blob is dropped.
+            // Without the thread, chunks become durable when the blob is dropped.
             told.running = threads::spawn("cache-flush", move || run(&ours)).is_ok();
         }
         if was == 0 || told.dirty >= shared.bytes {

@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets. Not for users.
 //!
-//! Plain functions over what the cache reads back from its own directory, so that the same code runs under a
-//! fuzzer and in ordinary tests. They panic only if the cache broke a promise.
+//! Plain functions over the files that the cache reads back from its directory, so that ordinary
+//! tests can run the same code. They panic only if the cache breaks its contract.
 
 use std::fs;
 use std::ops::Range;
@@ -21,23 +21,21 @@ use crate::{
 pub const FILES: [&str; 9] = [
     "info", "use", "data", "records", "state", "table", "claims", "whole", "name",
 ];
-/// Bit of the flags: the image has a table of digests.
 pub const WITH_TABLE: u8 = 1;
-/// Bit of the flags: the state is trusted.
+/// Flag: the state file is trusted.
 pub const TRUST: u8 = 2;
-/// Bit of the flags: chunks are hashed again.
+/// Flag: all chunks are hashed again.
 pub const RECHECK: u8 = 4;
-/// Bit of the flags: the checksums of the replaced file are corrected.
+/// Flag: checksums of the replaced file are corrected.
 pub const SEAL: u8 = 8;
 
 const CHUNK: u32 = 4096;
-/// Chunks of the image, the last one not whole.
+/// Number of chunks of the image; the last one is shorter.
 const CHUNKS: u64 = 7;
-/// The chunks that are stored.
 const STORED: Range<u64> = 1..5;
 const NAME: &str = "a reference";
 
-/// Parses bytes as each of the texts that the cache keeps.
+/// Parses bytes as each of the text formats of the cache.
 pub fn texts(bytes: &[u8]) {
     if let Ok(lists) = AccessList::parse_all(bytes) {
         let text: String = lists.iter().map(AccessList::to_text).collect();
@@ -67,7 +65,7 @@ pub fn texts(bytes: &[u8]) {
     }
 }
 
-/// Returns the seeds of the fuzz target [`texts`]: valid examples of the texts that it parses.
+/// Returns seeds for [`texts`]: valid examples of each format.
 pub fn text_seeds() -> Vec<Vec<u8>> {
     let list = b"forerun access list 1\nimage: sha256:x\nchunk: 1024\n4-5\n0\n6-8\n";
     let digest = Digest::of(b"abc");
@@ -77,7 +75,7 @@ pub fn text_seeds() -> Vec<Vec<u8>> {
     vec![list.to_vec(), digest.to_string().into(), info.into()]
 }
 
-/// Creates a cache in `dir` with an image, some of whose chunks are stored. Returns the bytes of the file
+/// Creates a cache in `dir` with a partly stored image. Returns the contents of the file
 /// `FILES[file]`.
 pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
     let cache = Cache::open(dir, options(flags))?;
@@ -92,13 +90,14 @@ pub fn make(dir: &Path, flags: u8, file: usize) -> crate::Result<Vec<u8>> {
     Ok(fs::read(path).unwrap_or_default())
 }
 
-/// Replaces a file of a cache that [`make`] made, and runs all operations of a user on the cache.
+/// Replaces a file of a cache that [`make`] made, and runs all operations on the cache.
 ///
 /// # Panics
-/// If a chunk is served that is not the image's, although there is a table and the state is not trusted.
+/// If a chunk with wrong bytes is served although there is a table and the state file is not
+/// trusted.
 ///
 /// # Errors
-/// Errors of the cache. Damage is no error: damaged blobs and chunks are dropped.
+/// The errors of the cache. Damage is no error: damaged blobs and chunks are dropped.
 pub fn reopen(dir: &Path, flags: u8, file: usize, bytes: &[u8]) -> crate::Result<()> {
     let cache = Cache::open(dir, options(flags))?;
     let mut bytes = bytes.to_vec();
@@ -136,7 +135,7 @@ pub fn reopen(dir: &Path, flags: u8, file: usize, bytes: &[u8]) -> crate::Result
     Ok(())
 }
 
-/// Reads each present chunk and returns their number.
+/// Reads every present chunk. Returns their number.
 fn served(blob: &CachedBlob, flags: u8) -> usize {
     let image = image();
     let mut served = 0;

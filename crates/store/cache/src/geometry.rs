@@ -1,56 +1,47 @@
 //! The chunks of an image, and the levels of its chunk table.
 //!
-//! A chunk is the unit of fetching, verification and presence; all but the last have the same length. The
-//! table is the Merkle tree of fs-verity with blocks of the chunk size. A hash block holds the SHA-256
-//! digests of the blocks below it, padded with zeros. The levels follow each other from the top down, as the
-//! kernel stores them.
+//! A chunk is the unit of fetching, verification and presence; all but the last have the same
+//! length. The table is the Merkle tree of fs-verity with the chunk size as block size. A hash
+//! block holds the SHA-256 digests of the blocks below it, padded with zeros. Levels are stored
+//! from the top down, as in the kernel.
 
 use std::ops::Range;
 
 use forerun_io::u64_from;
 
-/// Bytes of a digest.
 pub(crate) const DIGEST_LEN: u64 = 32;
-/// Smallest chunk: the smallest block of fs-verity.
+/// Smallest chunk size: the smallest block size of fs-verity.
 pub const MIN_CHUNK: u32 = 1 << 10;
 pub const MAX_CHUNK: u32 = 1 << 20;
 pub const DEFAULT_CHUNK: u32 = 64 << 10;
-/// Most chunks of one image: a bitmap of them takes 32 MiB of memory.
+/// Most chunks of one image: their bitmap takes 32 MiB of memory.
 pub const MAX_CHUNKS: u64 = 1 << 28;
 
-/// A length or chunk size that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGeometry {
-    /// The chunk size is not a power of two, or out of bounds.
+    /// The chunk size is not a power of two or out of range.
     #[error("{0} is not a chunk size: a power of two from {MIN_CHUNK} to {MAX_CHUNK}")]
     ChunkSize(u32),
-    /// More chunks than [`MAX_CHUNKS`].
     #[error("{len} bytes in chunks of {chunk_size} are more than {MAX_CHUNKS} chunks")]
-    TooLong {
-        /// Length of the image.
-        len: u64,
-        /// Length of a chunk.
-        chunk_size: u32,
-    },
+    TooLong { len: u64, chunk_size: u32 },
 }
 
-/// The validated lengths of an image and of its chunks.
+/// The validated length and chunk size of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     len: u64,
     chunk_size: u32,
 }
 
-/// One level of a chunk table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// Where it starts in the table, in blocks.
+    /// First block of the level in the table.
     pub(crate) start: u64,
     pub(crate) blocks: u64,
 }
 
 impl Geometry {
-    /// Checks the length and the chunk size.
+    /// Validates the length and the chunk size.
     ///
     /// # Errors
     /// [`BadGeometry`] for an unsupported length or chunk size.
@@ -65,37 +56,34 @@ impl Geometry {
         Ok(this)
     }
 
-    /// Returns the length of the image in bytes.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns whether the image has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the length of every chunk but the last.
+    /// Returns the length of every chunk except the last.
     #[must_use]
     pub const fn chunk_size(&self) -> u32 {
         self.chunk_size
     }
 
-    /// Returns the number of chunks.
     #[must_use]
     pub const fn chunks(&self) -> u64 {
         self.len.div_ceil(self.size())
     }
 
-    /// Returns the chunk that holds the byte at `offset`.
+    /// Returns the number of the chunk that holds the byte at `offset`.
     #[must_use]
     pub const fn chunk_at(&self, offset: u64) -> u64 {
         offset / self.size()
     }
 
-    /// Returns the chunks that hold bytes of `range`, as far as they are inside the image.
+    /// Returns the chunks that hold bytes of `range`, limited to the image.
     #[must_use]
     pub fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
         let end = range.end.min(self.len);
@@ -106,22 +94,22 @@ impl Geometry {
         self.chunk_at(range.start)..end.div_ceil(self.size())
     }
 
-    /// Returns the bytes of `chunks`. The range never goes past the end of the image.
+    /// Returns the byte range of `chunks`, limited to the image.
     #[must_use]
     pub fn bytes_of(&self, chunks: &Range<u64>) -> Range<u64> {
         let at = |chunk: u64| chunk.saturating_mul(self.size()).min(self.len);
         at(chunks.start)..at(chunks.end)
     }
 
-    /// Returns the length of one chunk; 0 past the end.
+    /// Returns the length of a chunk; 0 past the end.
     #[must_use]
     pub fn len_of(&self, chunk: u64) -> u64 {
         let range = self.bytes_of(&(chunk..chunk + 1));
         range.end - range.start
     }
 
-    /// Returns the length of the chunk table in bytes. An image of one chunk has no tree in fs-verity; its
-    /// table is the digest of that chunk alone.
+    /// Returns the length of the chunk table in bytes. fs-verity has no tree for an image of one
+    /// chunk; the table then holds that chunk's digest.
     #[must_use]
     pub fn table_len(&self) -> u64 {
         match self.chunks() {
@@ -131,16 +119,16 @@ impl Geometry {
         }
     }
 
-    /// Returns the number of digests in one hash block.
+    /// Returns the number of digests in a hash block.
     pub(crate) const fn arity(&self) -> u64 {
         self.size() / DIGEST_LEN
     }
 
-    /// Returns the levels of the table from the leaves up; none for one chunk or less.
+    /// Returns the levels of the table from the leaves up; none for at most one chunk.
     pub(crate) fn levels(&self) -> Vec<Level> {
         let mut levels = Vec::new();
         let mut below = self.chunks();
-        // The arity is 32 at least, so this ends after six rounds.
+        // The arity is at least 32, so this takes at most six rounds.
         while below > 1 {
             below = below.div_ceil(self.arity());
             levels.push(Level {
@@ -156,16 +144,17 @@ impl Geometry {
         levels
     }
 
-    /// Returns the length of a full chunk, for arithmetic.
+    /// Returns the chunk size as a `u64`.
     pub(crate) const fn size(&self) -> u64 {
-        // Widening; `From` is not const.
+        // A widening cast; `From` is not const.
         #[allow(clippy::as_conversions)]
         {
             self.chunk_size as u64
         }
     }
 
-    /// Returns the chunks of `len` bytes from the start of chunk `first` on, if they end with a chunk.
+    /// Returns the chunks that `len` bytes fill from the start of chunk `first`. `None` if they do
+    /// not end with a chunk.
     pub(crate) fn whole_chunks(&self, first: u64, len: usize) -> Option<Range<u64>> {
         let start = first.checked_mul(self.size())?;
         let end = start.checked_add(u64_from(len))?;

@@ -1,4 +1,4 @@
-//! The hashes of a chunk, which are compared with its table or record.
+//! Hashes of a chunk, for comparison with its table or record.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,15 +10,13 @@ use crate::records::{Record, RecordHash};
 use crate::table::padded_digest;
 use crate::{Digest, Result};
 
-/// The hashes of a chunk's bytes.
 pub(crate) struct Hashed {
     pub(crate) record: Record,
-    /// The digest for a table; `None` if neither the table nor the record needs it.
+    /// The digest for the table; `None` if neither table nor record needs it.
     pub(crate) digest: Option<Digest>,
 }
 
 impl CachedBlob {
-    /// Hashes the bytes of a chunk.
     pub(crate) fn hashed(&self, bytes: &[u8]) -> Hashed {
         let hash = self.files.info.records;
         let wants_digest = self.table.is_some() || hash == RecordHash::Sha256;
@@ -31,7 +29,6 @@ impl CachedBlob {
         Hashed { record, digest }
     }
 
-    /// Hashes a chunk's bytes in the data file.
     pub(crate) fn hashed_on_disk(&self, chunk: u64) -> io::Result<Hashed> {
         let geometry = self.geometry();
         let mut bytes = vec![0; usize_from(geometry.len_of(chunk))];
@@ -43,7 +40,7 @@ impl CachedBlob {
     /// Compares a chunk with the table; `None` if there is no table.
     ///
     /// # Errors
-    /// Errors of [`VerifiedTable::verify_digest`](crate::VerifiedTable::verify_digest).
+    /// The errors of [`VerifiedTable::verify_digest`](crate::VerifiedTable::verify_digest).
     pub(crate) fn compare_with_table(&self, chunk: u64, found: &Hashed) -> Option<Result<()>> {
         let (table, digest) = (self.table.as_ref()?, found.digest.as_ref()?);
         Some(table.verify_digest(chunk, digest))

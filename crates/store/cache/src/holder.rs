@@ -1,4 +1,5 @@
-//! Holders of claims: a locked file for each process, so that other processes notice its death.
+//! Holders of claims: each process locks a file of its own, so that other processes notice its
+//! death.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,7 +17,7 @@ pub(crate) fn random() -> u64 {
     hasher.finish()
 }
 
-/// This process as a holder, or one of several holders in it.
+/// A holder of claims. A process may have several.
 #[derive(Debug)]
 pub(crate) struct Holder {
     id: u64,
@@ -25,7 +26,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Creates a holder, which is alive until dropped.
+    /// Creates a holder, which is alive until it is dropped.
     pub(crate) fn new(dir: &Path) -> Result<Self> {
         loop {
             let id = random().max(1);
@@ -36,7 +37,7 @@ impl Holder {
                 .mode(0o600)
                 .open(&path)
                 .map_err(CacheError::io("make", &path))?;
-            // A sweep between the two calls may have removed the file as a dead holder's.
+            // A sweep between the two calls may have removed the file.
             let locked = file.try_lock().is_ok();
             if locked && is_still(&file, &path) {
                 return Ok(Self {
@@ -48,12 +49,11 @@ impl Holder {
         }
     }
 
-    /// Returns the number of the holder in claims.
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Returns whether the holder with that number, this one or another, is alive.
+    /// Returns whether holder `id`, in this process or another, is alive.
     pub(crate) fn is_alive(&self, id: u64) -> bool {
         id == self.id || is_alive(&self.dir, id)
     }
@@ -85,7 +85,7 @@ pub(crate) fn sweep(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether `path` still leads to the open file.
+/// Returns whether `path` still names the open file.
 pub(crate) fn is_still(file: &File, path: &Path) -> bool {
     let same = || -> io::Result<bool> {
         let (ours, there) = (file.metadata()?, fs::symlink_metadata(path)?);

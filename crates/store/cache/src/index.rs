@@ -1,7 +1,7 @@
-//! An index of the chunks of all blobs, by the first bytes of their digests.
+//! An index of the chunks of all blobs by the first bytes of their digests.
 //!
-//! Its size is bounded; the most recently used blobs come first. It may be wrong, so every chunk that it
-//! finds is verified.
+//! Its size is bounded; chunks of the most recently used blobs are indexed first. It may be wrong,
+//! so every chunk found through it is verified.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,14 +14,13 @@ use crate::info::Info;
 use crate::lock::open_existing;
 use crate::records::{Record, RecordHash, Records};
 
-/// Most chunks in the index: those of 32 GiB with chunks of 64 KiB, some 25 MiB of memory.
+/// Most chunks in the index: 32 GiB of images with chunks of 64 KiB, in about 25 MiB of memory.
 const ENTRIES: usize = 1 << 19;
-/// Most records read to build the index.
 const LOOKED_AT: u64 = 8 << 20;
-/// Age at which an index is rebuilt, since other processes may have stored chunks.
+/// Age at which an index is rebuilt, because other processes may have stored chunks.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Places of chunks in other blobs, by chunk size.
+/// The locations of chunks in other blobs, by chunk size.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     sizes: HashMap<u32, OfSize>,
@@ -31,14 +30,14 @@ pub(crate) struct Index {
 struct OfSize {
     built: Instant,
     dirs: Vec<PathBuf>,
-    /// Number of the directory, and of the chunk.
+    /// Index into `dirs`, and the chunk number there.
     places: HashMap<Record, (usize, u64)>,
 }
 
 impl Index {
-    /// Looks up chunks of one size. The result has, for each, the directory of a blob that has it and the
-    /// chunk's number there. Builds the index of that size from the blobs in `dirs`, unless there is a fresh
-    /// one.
+    /// Looks up chunks of one size. Returns the directory of a blob and the chunk's number there
+    /// for each chunk found. Builds the index for that size from the blobs in `dirs`, unless a
+    /// fresh one exists.
     pub(crate) fn places(
         &mut self,
         size: u32,
@@ -59,7 +58,7 @@ impl Index {
         wanted.iter().map(|(_, digest)| place(digest)).collect()
     }
 
-    /// Frees the indexes that are too old to be useful, or all of them.
+    /// Frees indexes that are too old to be used. With `all`, frees every index.
     pub(crate) fn forget(&mut self, all: bool) {
         self.sizes
             .retain(|_, index| !all && index.built.elapsed() <= STALE);
@@ -67,7 +66,7 @@ impl Index {
 }
 
 impl OfSize {
-    /// Reads the records of all blobs with chunks of that size.
+    /// Reads the records of all blobs with that chunk size.
     fn build(dirs: Vec<PathBuf>, size: u32) -> Self {
         let mut blobs: Vec<_> = dirs
             .into_iter()

@@ -1,8 +1,8 @@
-//! Indexes of archives, kept as files below `indexes` in a cache directory.
+//! Indexes of archives, stored as files in the directory `indexes` of a cache.
 //!
-//! The caller names the archive by an identity that changes with its bytes. Each file starts with a digest of
-//! the rest, so that a torn or altered file is ignored. The total size is bounded; the most recently used
-//! indexes stay.
+//! The caller names an archive by an identity that changes with its bytes. Each file starts with a
+//! digest of the rest, so that a torn or altered file is ignored. The total size is bounded; the
+//! least recently used indexes are evicted.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -24,8 +24,8 @@ const BUDGET: u64 = 512 << 20;
 /// Prefix of files that are being written.
 const NEW: &str = ".new-";
 
-/// The place of one index. It is opened before a process enters its sandbox; from then on it only renames and
-/// removes files in [`dir`](Self::dir).
+/// The file of one index. A process opens it before it enters its sandbox; from then on, it only
+/// renames and removes files in [`dir`](Self::dir).
 #[derive(Debug)]
 pub struct IndexSlot {
     path: PathBuf,
@@ -34,16 +34,16 @@ pub struct IndexSlot {
 }
 
 impl IndexSlot {
-    /// Creates the directory of indexes in the cache directory `cache`, and returns it.
+    /// Creates and returns the directory of indexes in the cache directory `cache`.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn make_dir(cache: &Path) -> Result<PathBuf> {
         Ok(Layout::prepare(cache)?.indexes())
     }
 
-    /// Opens the place of the index of `identity` in the cache directory `cache`, and reads the index. If
-    /// there is none, makes room for a new one.
+    /// Reads the index of `identity` in the cache directory `cache`. If there is none, makes room
+    /// and creates a temporary file for a new one.
     ///
     /// # Errors
     /// [`CacheError::Refused`] for a directory that other users may write to; [`CacheError::Io`].
@@ -64,7 +64,6 @@ impl IndexSlot {
         Ok(Self { path, kept, new })
     }
 
-    /// Returns the directory of the index.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
@@ -81,7 +80,7 @@ impl IndexSlot {
     /// Stores an index, unless [`open`](Self::open) found one or this process has stored one.
     ///
     /// # Errors
-    /// Any error of writing the file. No index is kept then.
+    /// Any error of writing the file. The index is then not stored.
     pub fn store(&self, index: &[u8]) -> io::Result<()> {
         let Some((mut file, temp)) = self.new.lock().unpoisoned().take() else {
             return Ok(());
@@ -91,7 +90,7 @@ impl IndexSlot {
         }
         file.write_all(HEAD)?;
         file.write_all(&Digest::of(index).0)?;
-        // Not synced: the digest reveals a file that was torn by a crash.
+        // Not synced: the digest reveals a file that a crash has torn.
         file.write_all(index)?;
         temp.persist(&self.path).map_err(|error| error.error)
     }
@@ -105,13 +104,13 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     let body = bytes.strip_prefix(HEAD)?;
     let (digest, index) = body.split_at_checked(32)?;
     (Digest::of(index).0 == digest).then_some(())?;
-    // Sets the time of last use. If that fails, the index is evicted earlier.
+    // Updates the time of last use. If that fails, the index is only evicted earlier.
     let _earlier = file.set_modified(SystemTime::now());
     let index = index.to_vec();
     Some(index)
 }
 
-/// Removes the least recently used indexes until the rest fits, and abandoned files.
+/// Removes the least recently used indexes until a new one fits, and abandoned files.
 fn evict(dir: &Path) -> Result<()> {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     for path in list(dir)? {
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(second.load(100), Some(&b"index"[..]));
         assert_eq!(second.load(4), None);
         assert_eq!(slot(dir.path(), "b").load(100), None);
-        // Only what was stored has a name.
+        // Only the stored index has a name.
         assert_eq!(fs::read_dir(second.dir()).unwrap().count(), 1);
     }
 

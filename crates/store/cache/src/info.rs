@@ -1,4 +1,4 @@
-//! Identity and shape of a blob: the text file `info`, written once.
+//! Identity, length, chunk size and root of a blob: the text file `info`, written once.
 
 use std::fs;
 use std::io::Write;
@@ -11,10 +11,10 @@ use crate::{CacheError, Digest, Result};
 const HEAD: &str = "forerun cached blob 1";
 const LONGEST: usize = 4096;
 const LONGEST_LABEL: usize = 1024;
-/// Length limit of the file. No file that forerun writes is as long.
+/// Length limit of the file. forerun writes no file as long.
 const FILE_LIMIT: u64 = 16 << 10;
 
-/// Identity, label and shape of a blob.
+/// The contents of the file `info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
     pub(crate) identity: String,
@@ -25,8 +25,8 @@ pub(crate) struct Info {
 }
 
 impl Info {
-    /// Checks the identity and converts the label to one line. A blob without a digest in its name gets quick
-    /// hashes as records.
+    /// Checks the identity, and converts the label to one line. A blob whose name holds no digest
+    /// gets quick hashes as records.
     pub(crate) fn new(
         identity: &str,
         label: &str,
@@ -66,7 +66,7 @@ impl Info {
         })
     }
 
-    /// Returns whether bytes that are cached for `other` are also bytes of this blob.
+    /// Returns whether bytes cached for `other` are valid for this blob.
     pub(crate) fn is_same_blob(&self, other: &Self) -> bool {
         (&self.identity, self.geometry, self.root) == (&other.identity, other.geometry, other.root)
     }
@@ -121,7 +121,7 @@ impl Info {
         Self::parse(&text)
     }
 
-    /// Writes the file, durably.
+    /// Writes the file durably.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let mut file = crate::lock::open_private(path)?;
         file.write_all(self.text().as_bytes())
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(by_digest.records, RecordHash::Sha256);
         let by_table = of("https://h/p", Some(digest));
         assert_eq!(by_table.records, RecordHash::Sha256);
-        // Of versions that had only one hash, and another quick one.
+        // Older versions had only one hash, and later another quick one.
         let text = of("https://h/p", None).text();
         for (line, records) in [
             ("", RecordHash::Sha256),

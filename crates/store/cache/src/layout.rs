@@ -1,9 +1,9 @@
 //! Layout of a cache directory.
 //!
 //! ```text
-//! DIR/                      owned by the user, not to be written by others
-//!   CACHEDIR.TAG            backup programs leave the directory out
-//!   v1/                     0700; another version is another directory
+//! DIR/                      owned by the user, not writable by others
+//!   CACHEDIR.TAG            makes backup programs skip the directory
+//!   v1/                     0700; another version uses another directory
 //!     gc                    lock: one process collects at a time
 //!     blobs/NAME/           one image; NAME is the SHA-256 of its identity
 //!       info                text: identity, label, length, chunk size, hash of the records, root; never changed
@@ -11,25 +11,25 @@
 //!       data                the image's bytes, sparse
 //!       records             8 bytes a chunk: start of a hash of what was stored. A hint
 //!       state               which chunks are durable (state.rs)
-//!       table               hash blocks of the chunk table that were verified. Verified on reading
+//!       table               verified hash blocks of the chunk table. Verified again on reading
 //!       claims              chunks that are being fetched, and by which holder (claims.rs)
-//!       whole               digest of the whole, once it was verified
-//!       temporary           there if the blob goes when it is closed
-//!     names/HASH            what a reference was found to name (names.rs); HASH is its SHA-256
-//!     indexes/HASH            index of an archive (indexes.rs); HASH is the SHA-256 of its identity
+//!       whole               digest of the whole image, once it was verified
+//!       temporary           exists if closing the blob removes it
+//!     names/HASH            what a reference was resolved to (names.rs); HASH is its SHA-256
+//!     indexes/HASH          index of an archive (indexes.rs); HASH is the SHA-256 of its identity
 //!     holders/ID            locked by a process for as long as it may hold claims
 //!     new/                  blobs being made
 //!     trash/                blobs being removed
 //! ```
 //!
-//! A chunk is served if this process has stored it, or has verified it at its first use (`checking.rs`).
-//! `state` names the chunks that were verified, written and synced, in this order; `records`, the chunks that
-//! some process has stored. So `records`, `data` and `table` may be torn or lost in any way. `state` is
-//! written so that a crash leaves the old or the new state.
+//! A chunk is served if this process has stored it, or has verified it at its first use
+//! (`checking.rs`). `state` names the chunks that were verified, written and synced, in this order;
+//! `records`, the chunks that some process has stored. `records`, `data` and `table` may be torn or
+//! lost in any way. `state` is written so that a crash leaves the old or the new state.
 //!
-//! A process adds a blob by renaming a complete directory into `blobs`. It removes one by locking `use`
-//! exclusively and renaming the directory to `trash`. A process that opens a blob locks `use` shared and
-//! then checks that the file is still the one in `blobs`.
+//! A process adds a blob by renaming a complete directory into `blobs`. It removes one by locking
+//! `use` exclusively and renaming the directory to `trash`. A process that opens a blob locks `use`
+//! shared, and then checks that the file is still the one in `blobs`.
 //!
 //! The directory is trusted as far as its owner: a process that can write to it can damage it.
 
@@ -49,17 +49,17 @@ const VERSION: &str = "v1";
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # This directory holds copies of remote images made by forerun. It can be deleted.\n";
 
-/// Places inside a cache directory.
 #[derive(Clone, Debug)]
 pub struct Layout {
     top: PathBuf,
 }
 
 impl Layout {
-    /// Creates missing directories and checks that no other user may write to them.
+    /// Creates missing directories, and checks that no other user may write to them.
     ///
     /// # Errors
-    /// [`CacheError::Refused`] for a directory of another user or open to others; [`CacheError::Io`].
+    /// [`CacheError::Refused`] for a directory of another user or open to others;
+    /// [`CacheError::Io`].
     pub(crate) fn prepare(dir: &Path) -> Result<Self> {
         make(dir, true)?;
         let dir = &dir.canonicalize().map_err(CacheError::io("find", dir))?;
@@ -79,13 +79,12 @@ impl Layout {
         Ok(Self { top })
     }
 
-    /// Returns the directory of the blobs.
     #[must_use]
     pub fn blobs(&self) -> PathBuf {
         self.top.join("blobs")
     }
 
-    /// Returns the directory of the blob with that identity.
+    /// Returns the directory for the blob of that identity.
     #[must_use]
     pub fn blob(&self, identity: &str) -> PathBuf {
         self.blobs().join(Digest::of(identity.as_bytes()).hex())
@@ -115,13 +114,12 @@ impl Layout {
         self.top.join("gc")
     }
 
-    /// Returns the directories of all blobs.
     pub(crate) fn blob_dirs(&self) -> Result<Vec<PathBuf>> {
         list(&self.blobs())
     }
 }
 
-/// Returns the paths of the entries of a directory.
+/// Returns the paths of all entries of a directory.
 pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).map_err(CacheError::io("list", dir))?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
@@ -144,7 +142,8 @@ fn make(dir: &Path, parents: bool) -> Result<()> {
     }
 }
 
-/// Checks that the directory belongs to the user, and that its mode has no bit of `others`.
+/// Returns an error unless the directory belongs to the user and its mode has none of the bits
+/// `others`.
 fn check_owner(dir: &Path, others: u32, open: &'static str) -> Result<()> {
     let metadata = fs::symlink_metadata(dir).map_err(CacheError::io("look at", dir))?;
     let reason = if !metadata.is_dir() {

@@ -1,15 +1,15 @@
-//! A cache of remote images: chunks on disk, each verified once, shared by processes and images, safe
-//! against crashes.
+//! A cache of remote images: chunks on disk, each verified once, shared by processes and images,
+//! safe against crashes.
 //!
-//! A [`Cache`] is a directory; in it every image is a [`CachedBlob`]: a sparse file of its bytes and the
-//! state of its chunks. Chunks are verified against a [`VerifiedTable`], the Merkle tree of fs-verity over
-//! the image. An image without a table is verified as a whole when it is complete.
+//! A [`Cache`] is a directory. Every image in it is a [`CachedBlob`]: a sparse file of its bytes,
+//! and the state of its chunks. Chunks are verified against a [`VerifiedTable`], the Merkle tree of
+//! fs-verity over the image. An image without a table is verified as a whole when it is complete.
 //!
-//! [`layout`](mod@layout) describes the files and the locks that guard them; `claims.rs`, how processes
-//! share the work; `state.rs`, how the cache survives power cuts.
+//! [`layout`](mod@layout) describes the files and the locks that guard them; `claims.rs`, how
+//! processes share the work; `state.rs`, how the cache survives power cuts.
 //!
-//! Nothing here opens a socket: `forerun-remote` fetches. There is no asynchronous code either: calls block
-//! for as long as the local disk takes, unless they take a time limit.
+//! Nothing here opens a socket: `forerun-remote` fetches. Nothing here is asynchronous either:
+//! calls block for as long as the local disk takes, unless they take a time limit.
 
 mod access;
 mod adopt;

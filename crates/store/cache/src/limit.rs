@@ -1,4 +1,4 @@
-//! Limits of the cache: the bytes it may take, and the bytes that must stay free on its disk.
+//! Limits of the cache: the bytes that it may use, and the bytes that must stay free on its disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,14 +9,14 @@ use crate::evict::remove_temporary;
 use crate::options::CacheOptions;
 use crate::{CacheError, Result};
 
-/// Default limit: this fraction (1/10) of the filesystem.
+/// The default limit is 1/10 of the filesystem.
 const SHARE: u64 = 10;
-/// Space that stays free by default: this fraction (1/20) of the filesystem.
+/// By default, 1/20 of the filesystem stays free.
 const FREE: u64 = 20;
 
 impl CacheOptions {
-    /// Returns options with the default limit for a cache in `dir`, which need not exist yet: a tenth of its
-    /// filesystem, or less if under a twentieth would stay free.
+    /// Returns options with the default limit for a cache in `dir`, which need not exist yet: a
+    /// tenth of its filesystem, or less to keep a twentieth free.
     ///
     /// # Errors
     /// [`CacheError::Io`] if the size of the filesystem cannot be read.
@@ -36,11 +36,11 @@ impl CacheOptions {
 }
 
 impl Cache {
-    /// Removes temporary blobs that killed processes left, and evicts blobs if the cache is over its limit.
-    /// If there is nothing to do, this looks at two files of each blob.
+    /// Removes temporary blobs that killed processes left behind, and evicts blobs if the cache is
+    /// over its limit. If there is nothing to do, this costs two file lookups for each blob.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the directory cannot be read.
+    /// [`CacheError::Io`] if the directory cannot be read.
     pub fn tidy(&self) -> Result<()> {
         let layout = &self.shared.layout;
         for dir in layout.blob_dirs()? {
@@ -53,10 +53,10 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the most bytes that one image may take if all others are evicted for it.
+    /// Returns the most bytes that one image may use if all others are evicted for it.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the directory cannot be read.
+    /// [`CacheError::Io`] if the directory cannot be read.
     pub fn capacity(&self) -> Result<u64> {
         let (layout, options) = (&self.shared.layout, &self.shared.options);
         let blobs = layout.blobs();
@@ -69,7 +69,7 @@ impl Cache {
         Ok(options.limit_bytes.min(room))
     }
 
-    /// Returns the disk space that the data of all blobs takes.
+    /// Returns the disk space that the data files use.
     fn used(&self) -> Result<u64> {
         let dirs = self.shared.layout.blob_dirs()?;
         let data = dirs
@@ -78,7 +78,7 @@ impl Cache {
         Ok(data.flatten().map(|data| data.blocks() * 512).sum())
     }
 
-    /// Returns how many bytes a cache that takes `used` bytes may take.
+    /// Returns how many bytes the cache may use, given that it uses `used` bytes now.
     pub(crate) fn target(&self, used: u64) -> u64 {
         let options = &self.shared.options;
         let mut target = options.limit_bytes;

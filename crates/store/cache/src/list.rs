@@ -1,4 +1,4 @@
-//! List of the blobs in the cache, for people.
+//! Lists the blobs in the cache for display.
 
 use std::time::SystemTime;
 
@@ -12,14 +12,13 @@ use crate::records::Records;
 use crate::state::StateFile;
 use crate::{Digest, Result};
 
-/// Why the bytes of a blob are trusted.
+/// How the bytes of a blob were verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verified {
-    /// Each chunk was verified against a table with this root.
+    /// Each chunk was compared with a table with this root.
     Table(Digest),
-    /// The whole was compared with this digest.
+    /// The whole image was compared with this digest.
     Whole(Digest),
-    /// The bytes were not verified.
     No,
 }
 
@@ -27,16 +26,13 @@ pub enum Verified {
 #[non_exhaustive]
 pub struct Entry {
     pub identity: String,
-    /// The name for people.
     pub label: String,
     pub len: u64,
-    /// Length of a chunk.
     pub chunk_size: u32,
-    /// Bytes that are present.
+    /// Number of bytes present.
     pub local_bytes: u64,
-    /// Bytes that the blob takes on disk.
+    /// Disk space used, in bytes.
     pub disk_bytes: u64,
-    /// Whether a process uses the blob.
     pub in_use: bool,
     /// When the blob was last opened, flushed or closed.
     pub last_used: SystemTime,
@@ -44,21 +40,21 @@ pub struct Entry {
 }
 
 impl Cache {
-    /// Returns the identities of all blobs. Broken ones are left out.
+    /// Returns the identities of all blobs, except broken ones.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// The errors of [`list`](Self::list).
     pub fn identities(&self) -> Result<Vec<String>> {
         let dirs = self.shared.layout.blob_dirs()?.into_iter();
         let infos = dirs.filter_map(|dir| Info::read(&dir.join("info")));
         Ok(infos.map(|info| info.identity).collect())
     }
 
-    /// Lists all blobs, the most recently used first. Broken ones are left out; the next collection that
+    /// Lists all blobs, the most recently used first. Skips broken ones; the next collection that
     /// needs the space removes them.
     ///
     /// # Errors
-    /// [`CacheError::Io`](crate::CacheError::Io) where the directory cannot be read.
+    /// [`CacheError::Io`](crate::CacheError::Io) if the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Entry>> {
         let found = scan(&self.shared.layout)?;
         let mut entries: Vec<_> = found.iter().filter_map(entry).collect();
@@ -91,7 +87,7 @@ fn entry(found: &Found) -> Option<Entry> {
     })
 }
 
-/// Returns the chunks that were stored, durable or not.
+/// Returns the stored chunks, durable or not.
 fn stored(found: &Found, info: &Info) -> Option<Bitmap> {
     let chunks = info.geometry.chunks();
     let state = StateFile::open(&found.dir.join("state"), chunks).ok()?;

@@ -1,8 +1,8 @@
 //! File locks with a time limit.
 //!
-//! `flock` belongs to an open file, not to a thread: two threads with one handle would both get it. So each
-//! lock file has a mutex in front. A process that is stopped (by ^Z or a debugger) while it holds a lock must
-//! not stop the others: they give up after a while with an error.
+//! `flock` belongs to an open file, not to a thread: two threads that share a handle would both get
+//! it. So each lock file has a mutex for threads. A process that is stopped (by ^Z or a debugger)
+//! while it holds a lock must not block others forever: they give up with an error.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -16,10 +16,10 @@ use forerun_io::Unpoisoned;
 
 use crate::{CacheError, Result};
 
-/// How long a process waits for a critical section of another one.
+/// How long a process waits for a lock that another one holds.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A file whose lock excludes other processes and other threads of this process.
+/// A file whose lock excludes other processes, and other threads of this process.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     file: File,
@@ -34,7 +34,6 @@ pub(crate) struct LockGuard<'a> {
 }
 
 impl LockFile {
-    /// Opens or creates the file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             file: open_private(path)?,
@@ -43,7 +42,6 @@ impl LockFile {
         })
     }
 
-    /// Returns the file itself.
     pub(crate) const fn file(&self) -> &File {
         &self.file
     }
@@ -75,7 +73,7 @@ impl Drop for LockGuard<'_> {
     }
 }
 
-/// Retries `attempt` while it would block. Returns true on success, false once `patience` is over.
+/// Retries `attempt` while it would block. Returns true on success, false after `patience`.
 pub(crate) fn within(
     patience: Duration,
     attempt: impl Fn() -> std::result::Result<(), TryLockError>,
@@ -93,7 +91,8 @@ pub(crate) fn within(
     }
 }
 
-/// Opens a file for reading and writing, creating it with mode 0600 if needed. Never follows a link.
+/// Opens a file for reading and writing, creating it with mode 0600 if needed. Never follows a
+/// symbolic link.
 pub(crate) fn open_private(path: &Path) -> Result<File> {
     open_with(path, true)
 }

@@ -1,8 +1,9 @@
-//! Resolved references, kept so that a cached image can be opened while no server can be reached.
+//! Resolved references, stored so that a cached image can be opened while no server is reachable.
 //!
-//! Each reference has one small file, replaced as a whole, with a digest over itself. The caller encodes and
-//! checks the facts about an image; they are opaque bytes here. A record is valid only as long as the blob
-//! that it names is in the cache; length and chunk size come from the blob itself.
+//! Each reference has one small file, which is replaced as a whole and holds a digest of itself.
+//! The facts about an image are opaque bytes here: the caller encodes and checks them. A record is
+//! valid only while the blob that it names is in the cache; length and chunk size come from that
+//! blob.
 
 use std::fs;
 use std::io::Read as _;
@@ -18,23 +19,21 @@ use crate::opening::whole;
 use crate::{CacheError, Digest, Result, store};
 
 const HEAD: &str = "forerun cached name 1";
-/// Longest record. An image with the maximum number of parts takes a quarter of it.
+/// Longest record. An image with the maximum number of parts uses a quarter of it.
 const LIMIT: usize = 2 << 20;
 
-/// A reference as it was resolved earlier.
+/// What a reference was last resolved to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recalled {
     pub at: SystemTime,
-    /// The image's identity in the cache. A blob of this identity exists.
+    /// Identity of a blob that is in the cache.
     pub identity: String,
-    /// Length and chunk size of that blob.
     pub geometry: Geometry,
-    /// The facts that the caller recorded, unchanged.
+    /// The facts that the caller passed to `remember`.
     pub facts: Vec<u8>,
 }
 
-/// A record in its form on disk.
 #[derive(Debug, PartialEq, Eq)]
 struct NameRecord<'a> {
     name: Digest,
@@ -44,8 +43,8 @@ struct NameRecord<'a> {
 }
 
 impl Cache {
-    /// Records that `name` was just resolved to the blob `identity`, with `facts` about it. The blob must be
-    /// in this cache. Replaces an earlier record of the name.
+    /// Records that `name` was just resolved to the blob `identity`, with `facts` about it. The
+    /// blob must be in this cache. Replaces an earlier record of the name.
     ///
     /// # Errors
     /// [`CacheError::Spec`] for facts of more than 2 MiB; [`CacheError::Io`].
@@ -68,7 +67,7 @@ impl Cache {
         store::replace(&layout.names().join(name.hex()), &text)
     }
 
-    /// Returns the last resolution of `name`, if that blob is in the cache.
+    /// Returns the last resolution of `name` if its blob is in the cache.
     #[must_use]
     pub fn recall(&self, name: &str) -> Option<Recalled> {
         let layout = &self.shared.layout;
@@ -84,7 +83,7 @@ impl Cache {
         })
     }
 
-    /// Returns whether the whole blob `identity` was found to have this digest, and no chunk was dropped
+    /// Returns whether the whole blob was found to have this digest, and no chunk was dropped
     /// since.
     #[must_use]
     pub fn is_whole(&self, identity: &str, digest: Digest) -> bool {
@@ -106,7 +105,7 @@ pub(crate) fn forget_gone(layout: &Layout) {
     }
 }
 
-/// Returns whether the file may still be being written. A file with its final name is complete.
+/// Returns whether the file may still be being written. Files with a final name are complete.
 fn is_new(path: &Path) -> bool {
     let is_temporary = path.file_name().is_some_and(|name| name.len() != 64);
     let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
@@ -150,7 +149,7 @@ fn decode(text: &[u8]) -> Option<NameRecord<'_>> {
     let at = line("at: ")?.0.parse().ok()?;
     let (identity, _) = line("identity: ")?;
     let (_, facts) = line("").filter(|(empty, _)| empty.is_empty())?;
-    // Later than any clock shows, and small enough to be added to 1970.
+    // The limit is later than any real clock, and small enough to add to 1970.
     (at < 1 << 40).then_some(NameRecord {
         name,
         at,
@@ -159,7 +158,7 @@ fn decode(text: &[u8]) -> Option<NameRecord<'_>> {
     })
 }
 
-/// Returns a record: a digest of `bytes`, then `bytes`.
+/// Returns a digest of `bytes`, followed by `bytes`.
 pub(crate) fn sealed(bytes: &[u8]) -> Vec<u8> {
     let head = format!("{HEAD}\nchecksum: {}\n", Digest::of(bytes));
     [head.as_bytes(), bytes].concat()
@@ -202,7 +201,7 @@ mod tests {
         }
         assert_eq!(cache.recall("x"), None);
         assert!(cache.remember("n", "y", &[0; LIMIT]).is_err());
-        // A record under another name is ignored.
+        // A record in the file of another name is ignored.
         let path = |name: &str| {
             dir.path()
                 .join("v1/names")

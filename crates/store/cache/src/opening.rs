@@ -1,4 +1,4 @@
-//! Opens and creates the directory of a blob, while other processes may do the same or remove it.
+//! Opens and creates blob directories, while other processes may do the same or remove them.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -15,14 +15,12 @@ use crate::records::Records;
 use crate::state::StateFile;
 use crate::{CacheError, Digest, Result};
 
-/// How often other processes may interfere before this process gives up.
+/// Number of attempts if other processes interfere.
 const ATTEMPTS: u32 = 100;
-/// The file that marks a blob as temporary.
 pub(crate) const TEMPORARY: &str = "temporary";
-/// How long to wait for a lock before checking that it is still the right file.
+/// How long to wait for a lock before checking that the file still exists at its path.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// The files of a blob that is in use by this process.
 #[derive(Debug)]
 pub(crate) struct BlobFiles {
     pub(crate) dir: PathBuf,
@@ -33,12 +31,12 @@ pub(crate) struct BlobFiles {
     pub(crate) claims: Claims,
     pub(crate) table: File,
     pub(crate) in_use: File,
-    /// Whether the blob is removed when it is closed.
+    /// Whether closing the blob removes it.
     pub(crate) temporary: bool,
 }
 
 impl BlobFiles {
-    /// Opens the files in `dir`, if all are there and have the right lengths.
+    /// Opens the files in `dir`; `None` unless all exist with the right lengths.
     fn open(dir: &Path, in_use: File) -> Option<Self> {
         let info = Info::read(&dir.join("info"))?;
         let data = open_existing(&dir.join("data")).ok()?;
@@ -58,13 +56,12 @@ impl BlobFiles {
         })
     }
 
-    /// Returns the digest that the whole blob has been verified against.
     pub(crate) fn whole(&self) -> Option<Digest> {
         whole(&self.dir)
     }
 }
 
-/// Returns the digest that the whole blob in `dir` was found to have.
+/// Returns the digest that the whole blob in `dir` was verified against.
 pub(crate) fn whole(dir: &Path) -> Option<Digest> {
     fs::read_to_string(dir.join("whole"))
         .ok()?
@@ -73,8 +70,8 @@ pub(crate) fn whole(dir: &Path) -> Option<Digest> {
         .ok()
 }
 
-/// Opens the blob of `info`. Creates it if it is missing, or if a blob of another shape is there and not in
-/// use.
+/// Opens the blob of `info`. Creates it if it is missing, and replaces a blob of another shape that
+/// is not in use.
 pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<BlobFiles> {
     let dir = layout.blob(&info.identity);
     for _ in 0..ATTEMPTS {
@@ -85,8 +82,8 @@ pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<Blob
         let again = in_use.try_clone().map_err(CacheError::io("open", &dir))?;
         match BlobFiles::open(&dir, in_use) {
             Some(files) if files.info.is_same_blob(info) => return Ok(files),
-            // The blob is broken or of another shape. Both handles share one lock, which now becomes
-            // exclusive.
+            // The blob is broken or has another shape. Both handles share one lock, which now
+            // becomes exclusive.
             _ => match again.try_lock() {
                 Ok(()) if is_still(&again, &dir.join("use")) => discard(layout, &dir)?,
                 Ok(()) => {}
@@ -101,12 +98,12 @@ pub(crate) fn open(layout: &Layout, info: &Info, temporary: bool) -> Result<Blob
     Err(CacheError::Locked { path: dir })
 }
 
-/// Opens the blob in `dir` as it is, for callers that only maintain it; `None` if it is missing or broken.
+/// Opens an existing blob for maintenance, whatever its shape; `None` if it is missing or broken.
 pub(crate) fn open_any(dir: &Path) -> Result<Option<BlobFiles>> {
     Ok(lock_use(dir)?.and_then(|in_use| BlobFiles::open(dir, in_use)))
 }
 
-/// Locks the blob in `dir` as in use; `None` if there is none.
+/// Locks the blob in `dir` as in use; `None` if it does not exist.
 fn lock_use(dir: &Path) -> Result<Option<File>> {
     let path = dir.join("use");
     let file = match open_existing(&path) {
@@ -115,8 +112,8 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
         }
         other => other?,
     };
-    // A process that removes the blob holds the lock until all files are gone, which takes a while for a
-    // large file. Then `path` no longer leads to this file, and the loop ends.
+    // A process that removes the blob holds the lock until all files are gone, which takes a while
+    // for a large file. `path` then no longer names this file, and the loop ends.
     let start = Instant::now();
     while is_still(&file, &path) {
         let locked = within(A_WHILE, || file.try_lock_shared());
@@ -130,7 +127,7 @@ fn lock_use(dir: &Path) -> Result<Option<File>> {
     Ok(None)
 }
 
-/// Creates the blob in a directory of its own and moves it into place, unless another process was faster.
+/// Creates the blob in a new directory and moves it into place, unless another process was faster.
 fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()> {
     let new = layout.new_blobs().join(format!("{:016x}", random()));
     DirBuilder::new()
@@ -140,8 +137,8 @@ fn make(layout: &Layout, info: &Info, temporary: bool, dir: &Path) -> Result<()>
     let made = fill(&new, info, temporary).and_then(|()| {
         match fs::rename(&new, dir) {
             Ok(()) => sync_dir(&layout.blobs()),
-            // Another blob is there, and `open` tries that one. Without its file `use`, `open` would try
-            // forever.
+            // Another blob was moved here first, and `open` will use it. If that one lacks its file
+            // `use`, remove it, or `open` would retry in vain.
             Err(_) if dir.is_dir() => {
                 if dir.join("use").exists() {
                     Ok(())

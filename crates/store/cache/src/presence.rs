@@ -1,8 +1,8 @@
 //! Presence of chunks: the bitmap of this process, and the records that all processes share.
 //!
-//! A set bit in memory is enough to serve a chunk. If the bit is clear, the record is read, which costs one
-//! small read. A chunk with a record is read, hashed and compared. So a process finds chunks that other
-//! processes have stored when it wants them.
+//! A chunk whose bit is set in memory is served at once. Otherwise its record is read, which costs
+//! one small read. A chunk with a record is read, hashed and compared. In this way a process finds
+//! chunks that other processes have stored.
 
 use std::io;
 use std::ops::Range;
@@ -18,7 +18,7 @@ impl CachedBlob {
     /// Returns whether the chunk is present.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the cache cannot be read.
+    /// [`CacheError::Io`] if the cache cannot be read.
     pub fn is_present(&self, chunk: u64) -> Result<bool> {
         if self.present.get(chunk) {
             return Ok(true);
@@ -31,7 +31,7 @@ impl CachedBlob {
     /// Returns the runs of `chunks` that are missing.
     ///
     /// # Errors
-    /// [`CacheError::Io`] where the cache cannot be read.
+    /// [`CacheError::Io`] if the cache cannot be read.
     pub fn missing(&self, chunks: Range<u64>) -> Result<Vec<Range<u64>>> {
         if self.is_complete() {
             return Ok(Vec::new());
@@ -53,8 +53,8 @@ impl CachedBlob {
         self.present.runs(chunks, true)
     }
 
-    /// Looks for missing chunks that other processes have stored. Returns whether all of `chunks` are present
-    /// then.
+    /// Looks for missing chunks that other processes have stored. Returns whether all of `chunks`
+    /// are then present.
     pub(crate) fn look_for(&self, chunks: Range<u64>) -> io::Result<bool> {
         let mut stored = Vec::new();
         for run in self.present.runs(chunks.clone(), false) {
@@ -73,8 +73,8 @@ impl CachedBlob {
         Ok(self.present.all(chunks))
     }
 
-    /// Marks a chunk whose record was read before its bytes. The chunk may have been dropped meanwhile:
-    /// dropping removes the record first, then the mark.
+    /// Marks a chunk as found, unless it was dropped since its record was read. Dropping removes
+    /// the record first, then the mark.
     fn found_unless_dropped(&self, chunk: u64, before: Record) -> io::Result<()> {
         self.found(chunk);
         let mut is_there = false;
@@ -86,14 +86,14 @@ impl CachedBlob {
         Ok(())
     }
 
-    /// Returns whether the bytes in the data file are those of the chunk; `None` if the table has no digest
-    /// for it.
+    /// Returns whether the data file holds the chunk's bytes; `None` if the table has no digest for
+    /// it.
     fn is_as_recorded(&self, chunk: u64, record: Record) -> io::Result<Option<bool>> {
         let found = self.hashed_on_disk(chunk)?;
         let verdict = match self.compare_with_table(chunk, &found) {
             Some(Ok(())) => Some(true),
             Some(Err(CacheError::WrongDigest { .. })) => Some(false),
-            // The chunk is fetched like any other, as far as that works without the table.
+            // The table is unavailable: treat the chunk as missing.
             Some(Err(_)) => None,
             None => Some(found.record == record),
         };
@@ -106,8 +106,8 @@ impl CachedBlob {
         Ok(verdict)
     }
 
-    /// Clears the durable bits of wrong chunks. The state file must not call them durable while they are
-    /// written again, because a power cut could leave them half written.
+    /// Clears the durable bits of wrong chunks. While they are written again, the state file must
+    /// not call them durable: a power cut could leave them half written.
     fn distrust(&self, wrong: &[Range<u64>]) -> io::Result<()> {
         if wrong.is_empty() {
             return Ok(());
@@ -119,14 +119,14 @@ impl CachedBlob {
         Ok(self.files.state.change(&[], wrong)?)
     }
 
-    /// Marks a chunk that was found right in the data file, and wakes the threads that wait.
+    /// Marks a chunk whose bytes in the data file are right, and wakes waiting threads.
     pub(crate) fn found(&self, chunk: u64) {
         self.mark(&(chunk..chunk + 1));
         self.wake();
     }
 
-    /// Marks chunks that are right in the data file: they may be served from now on, and will be made
-    /// durable. Returns how many of them were not present before.
+    /// Marks chunks whose bytes in the data file are right: they may be served, and will be made
+    /// durable. Returns how many of them are new.
     pub(crate) fn mark(&self, chunks: &Range<u64>) -> u64 {
         let mut undurable = Vec::new();
         let mut new = 0;
@@ -146,7 +146,7 @@ impl CachedBlob {
         new
     }
 
-    /// Marks a chunk as missing, since it was found to be wrong.
+    /// Marks a wrong chunk as missing.
     pub(crate) fn forget(&self, chunk: u64) {
         self.note_unchecked(chunk);
         self.missing.fetch_add(1, Ordering::AcqRel);

@@ -1,10 +1,10 @@
-//! Records of the stored chunks: a hash of each, or the first 8 bytes of a longer one.
+//! Records of the stored chunks: the first 8 bytes of a hash of each.
 //!
-//! A record is written after its chunk and is never synced by itself, so it is only a hint that the chunk is
-//! worth reading and hashing. Processes use records to find chunks that other processes have fetched, and
-//! equal chunks of other images. Thanks to records, chunks survive a kill before they are durable. In a blob
-//! without a table, chunks are also compared with their records, so records are synced together with the data
-//! there.
+//! A record is written after its chunk and is not synced, so it only hints that the chunk is worth
+//! reading and hashing. Processes use records to find chunks that other processes have fetched, and
+//! equal chunks of other images. With records, chunks survive a kill before they are durable. In a
+//! blob without a table, chunks are compared with their records, so there the records are synced
+//! together with the data.
 
 use std::fs::File;
 use std::io;
@@ -17,24 +17,24 @@ use twox_hash::xxhash3_64;
 use crate::Digest;
 
 const LEN: u64 = 8;
-/// Records read at a time.
 const STEP: u64 = 8192;
 
-/// The hash whose first bytes are the records of a blob. It never changes for a blob.
+/// The hash that a blob's records use. It never changes for a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordHash {
-    /// The digest that a table has for the chunk. It lets blobs find chunks that they have in common.
+    /// The digest that a table has for the chunk. It lets blobs find chunks that they have in
+    /// common.
     Sha256,
     /// BLAKE3, for blobs of earlier versions whose name is not a digest.
     Blake3,
-    /// XXH3, for blobs whose name is not a digest. Each chunk of such a blob is compared with its record at
-    /// its first use, and XXH3 takes a fraction of the time of the other hashes. It finds accidental damage.
-    /// A program that alters chunks on purpose can alter their records too, whatever the hash.
+    /// XXH3, for blobs whose name is not a digest. Each chunk of such a blob is compared with its
+    /// record at its first use, and XXH3 takes a fraction of the time of the other hashes. It
+    /// detects accidental damage. A program that alters chunks on purpose can alter their records
+    /// too, whatever the hash.
     Xxh3,
 }
 
 impl RecordHash {
-    /// Returns the name of the hash in the file `info`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -43,14 +43,14 @@ impl RecordHash {
         }
     }
 
-    /// Returns the hash of that name.
+    /// Returns the hash with that name in the file `info`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let all = [Self::Sha256, Self::Blake3, Self::Xxh3];
         all.into_iter().find(|hash| hash.name() == name)
     }
 }
 
-/// The start of a chunk's hash.
+/// The first bytes of a chunk's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record(u64);
 
@@ -58,17 +58,17 @@ impl Record {
     /// The record of a chunk that was not stored.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Returns the record of a chunk with that digest. Never [`NONE`](Self::NONE).
+    /// Returns the record for a chunk's digest. Never [`NONE`](Self::NONE).
     pub(crate) fn of(digest: &Digest) -> Self {
         Self::of_start(&digest.0)
     }
 
-    /// Returns the record of a chunk by the BLAKE3 hash of its bytes. Never [`NONE`](Self::NONE).
+    /// Returns the record for a chunk's BLAKE3 hash. Never [`NONE`](Self::NONE).
     pub(crate) fn of_blake3(bytes: &[u8]) -> Self {
         Self::of_start(blake3::hash(bytes).as_bytes())
     }
 
-    /// Returns the record of a chunk by the XXH3 hash of its bytes. Never [`NONE`](Self::NONE).
+    /// Returns the record for a chunk's XXH3 hash. Never [`NONE`](Self::NONE).
     pub(crate) fn of_xxh3(bytes: &[u8]) -> Self {
         Self::of_hash(xxhash3_64::Hasher::oneshot(bytes))
     }
@@ -83,14 +83,13 @@ impl Record {
     }
 }
 
-/// The file that holds one fixed-length record for each chunk of a blob.
+/// The file with a fixed-length record for each chunk of a blob.
 #[derive(Debug)]
 pub(crate) struct Records {
     file: File,
 }
 
 impl Records {
-    /// Returns the length of the file for this number of chunks.
     pub(crate) const fn file_len(chunks: u64) -> u64 {
         chunks * LEN
     }
@@ -99,7 +98,8 @@ impl Records {
         Self { file }
     }
 
-    /// Calls `visit` for each chunk of `range` that has a record. Chunks past the end of the file have none.
+    /// Calls `visit` for each chunk of `range` that has a record. The file may be too short; the
+    /// chunks past its end have none.
     pub(crate) fn each(
         &self,
         range: Range<u64>,
@@ -126,7 +126,6 @@ impl Records {
         Ok(())
     }
 
-    /// Sets the records from `first` on.
     pub(crate) fn write(&self, first: u64, records: &[Record]) -> io::Result<()> {
         let bytes: Vec<u8> = records
             .iter()
@@ -135,7 +134,6 @@ impl Records {
         self.file.write_all_at(&bytes, first * LEN)
     }
 
-    /// Makes the records durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Appends `range`; extends the last run if `range` follows it.
+/// Appends `range`. Extends the last run if `range` is adjacent to it.
 pub(crate) fn push(runs: &mut Vec<Range<u64>>, range: Range<u64>) {
     match runs.last_mut() {
         _ if range.is_empty() => {}
@@ -11,8 +11,8 @@ pub(crate) fn push(runs: &mut Vec<Range<u64>>, range: Range<u64>) {
     }
 }
 
-/// Splits `range` into the runs that lie in none of `others`, and the runs that lie in at least one. `others`
-/// may be in any order.
+/// Splits `range` into the runs that lie in none of `others`, and the runs that lie in at least
+/// one. `others` may be in any order.
 pub(crate) fn split(
     range: &Range<u64>,
     others: &[Range<u64>],
@@ -34,7 +34,6 @@ pub(crate) fn split(
     (outside, inside)
 }
 
-/// Counts the elements of all ranges.
 pub(crate) fn total(runs: &[Range<u64>]) -> u64 {
     runs.iter().map(|run| run.end - run.start).sum()
 }

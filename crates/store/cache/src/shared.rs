@@ -14,14 +14,13 @@ use crate::index::Index;
 use crate::layout::Layout;
 use crate::options::CacheOptions;
 
-/// The state that a cache and its blobs use together.
 #[derive(Debug)]
 pub(crate) struct CacheShared {
     pub(crate) layout: Layout,
     pub(crate) options: CacheOptions,
     pub(crate) flusher: Flusher,
     pub(crate) index: Mutex<Index>,
-    /// Bytes stored since the last collection began.
+    /// Bytes stored since the last collection started.
     pub(crate) stored: AtomicU64,
     holder: OnceLock<Holder>,
     making_holder: Mutex<()>,
@@ -40,7 +39,6 @@ impl CacheShared {
         }
     }
 
-    /// Returns this process as a holder of claims.
     pub(crate) fn holder(&self) -> Result<&Holder> {
         let _one_at_a_time = self.making_holder.lock().unpoisoned();
         if let Some(holder) = self.holder.get() {
@@ -50,7 +48,7 @@ impl CacheShared {
         Ok(self.holder.get_or_init(|| holder))
     }
 
-    /// Returns whether enough was stored since the last collection to make another one due.
+    /// Returns whether enough was stored since the last collection to start another one.
     pub(crate) fn gc_is_due(&self) -> bool {
         let limit = self.options.limit_bytes;
         let is_limited = limit < u64::MAX || self.options.keep_free > 0;

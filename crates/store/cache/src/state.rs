@@ -1,12 +1,12 @@
 //! The state file: which chunks are durable. A crash leaves either the old state or the new one.
 //!
-//! The file is a list of pairs of blocks of 4 KiB. Both blocks of a pair hold a bit for each of the same
-//! 32,256 chunks, a sequence number, and a digest of the block. The valid block with the higher number
-//! counts. A change overwrites the other block and is synced before the pair changes again, so a torn write
-//! loses only that change.
+//! The file is a list of pairs of 4 KiB blocks. Both blocks of a pair hold a bit for each of the
+//! same 32,256 chunks, a sequence number, and a digest of the block. The valid block with the
+//! higher number counts. A change overwrites the other block and is synced before the pair changes
+//! again, so a torn write loses only that change.
 //!
-//! The caller sets a bit only after it has verified and synced the bytes of the chunk. Changes of several
-//! processes are merged under a lock on the file.
+//! The caller sets a bit only after it has verified and synced the chunk's bytes. Changes of
+//! several processes are merged under a lock on the file.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,15 +25,14 @@ use crate::{CacheError, Digest, Result};
 const BLOCK: usize = 4096;
 const BLOCK_U64: u64 = 4096;
 const HEAD: usize = 64;
-/// Chunks of one block; a multiple of 64.
+/// Number of chunks in a block; a multiple of 64.
 const CHUNKS: u64 = 8 * (4096 - 64);
 const MAGIC: [u8; 8] = *b"frstate1";
 
-/// A valid block.
 #[derive(Clone)]
 struct StateBlock {
     sequence: u64,
-    /// The place in the pair, 0 or 1.
+    /// Position in the pair, 0 or 1.
     slot: u64,
     bits: [u8; BLOCK - HEAD],
 }
@@ -42,12 +41,12 @@ struct StateBlock {
 pub(crate) struct StateFile {
     lock: LockFile,
     chunks: u64,
-    /// Sequence numbers that this process has written and synced, by block.
+    /// For each pair, the last sequence number that this process has written and synced.
     synced: Mutex<HashMap<u64, u64>>,
 }
 
 impl StateFile {
-    /// Opens or creates the file of an image with this number of chunks.
+    /// Opens or creates the file for an image with this number of chunks.
     pub(crate) fn open(path: &Path, chunks: u64) -> Result<Self> {
         Ok(Self {
             lock: LockFile::open(path)?,
@@ -56,7 +55,7 @@ impl StateFile {
         })
     }
 
-    /// Reads the durable chunks. A pair without a valid block has none.
+    /// Returns the durable chunks. A pair without a valid block has none.
     pub(crate) fn load(&self) -> io::Result<Bitmap> {
         let durable = Bitmap::new(self.chunks);
         for index in 0..self.chunks.div_ceil(CHUNKS) {
@@ -86,8 +85,8 @@ impl StateFile {
         let mut changed = Vec::new();
         for index in touched(set, clear, self.chunks) {
             let old = self.newest(index)?;
-            // Another process wrote it, and may have died before it was synced: its predecessor, which
-            // is overwritten next, may be the only copy that is durable.
+            // Another process wrote the newer block, and may have died before syncing it. The older
+            // block, which is overwritten next, may then be the only durable one: sync first.
             if let Some(old) = &old
                 && synced.get(&index) != Some(&old.sequence)
             {
@@ -116,7 +115,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// Reads the valid block of a pair with the higher sequence number.
+    /// Returns the valid block of a pair with the higher sequence number.
     fn newest(&self, index: u64) -> io::Result<Option<StateBlock>> {
         let mut pair = [0; 2 * BLOCK];
         let got = read_up_to(self.lock.file(), &mut pair, offset(index, 0))?;
@@ -132,7 +131,7 @@ const fn offset(index: u64, slot: u64) -> u64 {
     (index * 2 + slot) * BLOCK_U64
 }
 
-/// Returns the numbers of the blocks that hold chunks of any of the runs.
+/// Returns the numbers of the pairs that hold any of these chunks.
 fn touched(set: &[Range<u64>], clear: &[Range<u64>], chunks: u64) -> Vec<u64> {
     let mut indexes: Vec<u64> = set
         .iter()
@@ -181,7 +180,7 @@ fn decode(index: u64, slot: u64, bytes: &[u8; BLOCK]) -> Option<StateBlock> {
             .map(u64::from_le_bytes)
     };
     let sequence = number(16)?;
-    // The cheap tests first: most blocks of a sparse file are zeros.
+    // Cheap tests first: most blocks of a sparse file are zeros.
     let right = plain.starts_with(&MAGIC)
         && number(8) == Some(index)
         && sequence < u64::MAX

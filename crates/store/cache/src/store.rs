@@ -14,9 +14,9 @@ use crate::records::Record;
 use crate::{CacheError, Result, runs};
 
 impl CachedBlob {
-    /// Stores `bytes`, which start at the chunk `first` and end at the end of a chunk. Verifies each chunk if
-    /// there is a table, and keeps right chunks even if another one is wrong. Chunks that are present already
-    /// stay as they are, even if another process has stored them.
+    /// Stores `bytes`, which start at chunk `first` and end at the end of a chunk. Verifies each
+    /// chunk if there is a table, and keeps right chunks even if others are wrong. Does not write
+    /// chunks that are already present, even if another process stored them.
     ///
     /// # Errors
     /// [`CacheError::WrongDigest`] for the first wrong chunk; [`CacheError::NotChunks`];
@@ -27,8 +27,8 @@ impl CachedBlob {
             let len = u64_from(bytes.len());
             return Err(CacheError::NotChunks { first, len });
         };
-        // Another process may have stored them, and its readers see what is written here: chunks that are
-        // present are not written again.
+        // Another process may have stored some chunks, and its readers would see this write: do not
+        // write present chunks again.
         let looked = self.look_for(chunks.clone());
         looked.map_err(CacheError::io("read", &self.files.dir))?;
         let mut records = Vec::new();
@@ -49,7 +49,7 @@ impl CachedBlob {
         wrong.map_or(Ok(()), Err)
     }
 
-    /// Writes one run of consecutive chunks that passed verification, with their records.
+    /// Writes a run of consecutive verified chunks, with their records.
     fn write_run(
         &self,
         first: u64,
@@ -67,7 +67,8 @@ impl CachedBlob {
         self.write(piece, place.start).map_err(&failed)?;
         let of_run = usize_from(run.start - first)..usize_from(run.end - first);
         let records = records.get(of_run).unwrap_or_default();
-        // After the data: a record without its chunk would cost other processes a read of it.
+        // Write records after the data: a record without its chunk would cost other processes a
+        // read.
         self.files
             .records
             .write(run.start, records)
@@ -76,8 +77,8 @@ impl CachedBlob {
         Ok(())
     }
 
-    /// Writes bytes to their place. Zeros become a hole if the filesystem supports it, since the old bytes
-    /// may be torn.
+    /// Writes bytes to the data file. Writes zeros as a hole if the filesystem supports that; the
+    /// hole also replaces torn old bytes.
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let is_hole = bytes.iter().all(|byte| *byte == 0)
@@ -101,8 +102,8 @@ impl CachedBlob {
     /// Makes the stored chunks durable: no power cut loses them afterwards.
     ///
     /// # Errors
-    /// [`CacheError::Io`] if the disk fails. Chunks that could not be written are missing again. If only the
-    /// state file could not be written, the next flush tries again.
+    /// [`CacheError::Io`] if the disk fails. Chunks that could not be written are missing again. If
+    /// only the state file could not be written, the next flush tries again.
     pub fn flush(&self) -> Result<()> {
         let _one_at_a_time = self.flushing.lock().unpoisoned();
         let mut pending = {
@@ -122,7 +123,7 @@ impl CachedBlob {
             self.lose(&pending);
             return Err(error);
         }
-        // After the data.
+        // The state comes after the data.
         match self.files.state.change(&pending, &[]) {
             Ok(()) => {
                 self.touch();
@@ -144,14 +145,15 @@ impl CachedBlob {
         self.files.data.sync_data().map_err(&failed)?;
         match self.table {
             None => self.files.records.sync(),
-            // Later reads verify chunks by the local table, also while no server can be reached.
+            // Sync the local table too: later reads verify chunks with it, even if no server is
+            // reachable.
             Some(_) => self.files.table.sync_data(),
         }
         .map_err(&failed)
     }
 
-    /// Drops chunks that could not be synced. The kernel marks their pages clean after the error: the next
-    /// sync would succeed without them, and later reads may return the old bytes.
+    /// Drops chunks that could not be synced. After the error, the kernel marks their pages clean:
+    /// the next sync would succeed without them, and later reads may return the old bytes.
     fn lose(&self, chunks: &[Range<u64>]) {
         for chunk in chunks.iter().cloned().flatten() {
             if let Err(error) = self.files.records.write(chunk, &[Record::NONE]) {

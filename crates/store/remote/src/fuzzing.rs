@@ -1,7 +1,7 @@
 //! Entry points for fuzz targets, and documents to start from. Not for users.
 //!
-//! Plain functions over bytes from servers and users, so that the same code runs under a fuzzer and, over
-//! mutated seeds, in ordinary tests. They panic only if a promise was broken.
+//! These are plain functions over bytes from servers and users, so that the same code runs under a
+//! fuzzer and, over mutated seeds, in ordinary tests. They panic only if an invariant is broken.
 
 use forerun_cache::Digest;
 use forerun_io::u64_from;
@@ -17,7 +17,7 @@ use crate::oci::{choose, media};
 use crate::registry::auth::challenge;
 use crate::resolve::facts::{self, Facts, Shape};
 
-/// Returns a configuration in our form, of the image whose parts [`manifest`] names.
+/// Returns an image configuration in forerun's form. Its parts are those of [`manifest`].
 #[must_use]
 pub fn config() -> Vec<u8> {
     let root = Digest::of(b"root");
@@ -27,7 +27,6 @@ pub fn config() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Returns a manifest in our form.
 #[must_use]
 pub fn manifest() -> Vec<u8> {
     let entry = |media_type: &str, len: u64| {
@@ -50,7 +49,7 @@ pub fn manifest() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Texts for [`texts`] to start from.
+/// Seeds for [`texts`].
 pub const TEXTS: [&str; 5] = [
     "oci://localhost:5000/a/b_c:v1@\
      sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
@@ -60,8 +59,8 @@ pub const TEXTS: [&str; 5] = [
     r#"{"auths":{"https://h/v1/":{"auth":"YTpi"},"docker.io/library":{"identitytoken":"x"}}}"#,
 ];
 
-/// Parses `bytes` as a manifest or index, and as an image configuration. Returns how many of these were
-/// valid.
+/// Parses `bytes` as a manifest or index and as an image configuration. Returns how many of these
+/// parses succeeded.
 pub fn documents(bytes: &[u8]) -> usize {
     let mut sound = 0;
     for told in [None, Some(media::OCI_MANIFEST), Some(media::OCI_INDEX)] {
@@ -96,13 +95,13 @@ fn checked(config: &[u8], manifest: &manifest::Manifest) -> usize {
     }
 }
 
-/// Returns facts about images in the form that the cache remembers, for [`remembered`] to start from.
+/// Returns seeds for [`remembered`]: facts about images as the cache stores them.
 #[must_use]
 pub fn facts() -> [Vec<u8>; 4] {
     facts::examples()
 }
 
-/// Parses `bytes` as the remembered facts of an image. Returns whether they were valid.
+/// Parses `bytes` as facts about an image that the cache stored. Returns whether they were valid.
 #[must_use]
 pub fn remembered(bytes: &[u8]) -> bool {
     match Facts::decode(bytes) {
@@ -122,7 +121,7 @@ pub fn remembered(bytes: &[u8]) -> bool {
     }
 }
 
-/// Parses `bytes` as a file of layer indexes, and as the contents of such a file without its digest.
+/// Parses `bytes` as a file of layer indexes, and as the payload of such a file.
 pub fn layer_indexes(bytes: &[u8]) {
     let _refused = ImageIndex::decode(bytes);
     if let Ok(index) = ImageIndex::decode_body(bytes)
@@ -132,7 +131,7 @@ pub fn layer_indexes(bytes: &[u8]) {
     }
 }
 
-/// Parses `bytes` as a name, a challenge, links, a redirect and a file of credentials.
+/// Parses `bytes` as a name, a challenge, links, a redirect and a credential file.
 pub fn texts(bytes: &[u8]) {
     docker_config::exercise(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else {

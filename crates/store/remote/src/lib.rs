@@ -3,25 +3,25 @@
 //! This is the only crate that opens network sockets, and it hides the asynchronous runtime. Its users see a
 //! [`ReadAt`](forerun_io::ReadAt).
 //!
-//! Without the feature `network`, the crate contacts no server and builds no runtime, TLS or HTTP. It then
-//! has the documents of container images on disk, and types without values for images at servers, so that a
-//! caller needs only one code path.
+//! Without the feature `network`, the crate contacts no server and builds no runtime, TLS or HTTP. It still
+//! reads container images on disk, and has types without values for remote images, so that a caller needs
+//! only one code path.
 //!
-//! | folder | holds |
+//! | folder | contents |
 //! |---|---|
-//! | `address`, `options` | names of images, and what the user sets |
-//! | `credentials` | passwords in the user's files, and from credential helpers |
+//! | `address`, `options` | names of images, and the user's settings |
+//! | `credentials` | passwords from the user's files and from credential helpers |
 //! | `http` | the client, its redirects and proxies, checks of answers |
-//! | `origin` | one blob at one server: a web server, an object store; and what an image is made of |
+//! | `origin` | one blob on one web server or object store; the parts of an image |
 //! | `oci` | manifests, indexes, annotations; images on disk |
 //! | `registry` | requests to registries and their tokens: manifests, blobs, referrers, uploads |
-//! | `fetch` | mirrors, retries, the scheduler; digests of what comes |
-//! | `resolve` | from a name to an image at its servers, or to what the cache remembers of it |
+//! | `fetch` | mirrors, retries, the scheduler; digests of fetched chunks |
+//! | `resolve` | resolves a name to an image on its servers, or to the facts that the cache remembers |
 //! | `sidecar` | indexes and access lists in an artifact that refers to a container image |
 //! | `image` | an image as a source |
-//! | `open`, `transfer` | opens images; pushes and pulls them whole |
+//! | `open`, `transfer` | opens images; pushes and pulls whole images |
 
-// Documents of registries and of disks have one parser. A program without a network needs a part of it.
+// Documents in registries and on disk have one parser. Without the network, parts of it are unused.
 #![cfg_attr(not(feature = "network"), allow(dead_code))]
 
 #[cfg(feature = "network")]
@@ -78,7 +78,7 @@ pub use without_network::{NoReference as Reference, NoRemoteImage as RemoteImage
 
 #[cfg(feature = "network")]
 mod exports {
-    //! Names of images at servers, and requests for them.
+    //! Names of images on servers, and requests for them.
 
     pub use crate::address::image_name::ImageName;
     pub use crate::address::place_of;

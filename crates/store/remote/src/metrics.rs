@@ -1,7 +1,7 @@
 //! A page of numbers for Prometheus, over HTTP.
 //!
-//! Every path returns the same page. Each connection gets one answer and is closed. A client that does not
-//! send its request in time is disconnected.
+//! Every path returns the same page. Each connection gets one answer and is closed. A client that
+//! does not send its request in time is disconnected.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,16 +18,13 @@ use tokio::task::AbortHandle;
 
 use crate::{RemoteError, Result, runtime};
 
-/// Longest time that a connection lasts.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most connections at a time. A further one ends the oldest that has not sent its request.
+/// Most connections at a time. A further one closes the oldest that has not sent its request.
 const CONNECTIONS: usize = 64;
 
-/// Serves the text of `page` at `address` (such as `127.0.0.1:9000`; port 0 takes any free port) as long as
-/// the process lives. Returns the address with its port.
-///
-/// # Errors
-/// [`RemoteError::Refused`] if the address is invalid or in use.
+/// Serves the text of `page` at `address` (such as `127.0.0.1:9000`; port 0 takes any free port)
+/// until the process exits. Returns the address with its port. Fails if the address is invalid or
+/// in use.
 pub fn serve_metrics(
     address: &str,
     page: impl Fn() -> String + Send + Sync + 'static,
@@ -52,7 +49,7 @@ async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Syn
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // The process is probably out of file descriptors. Other threads may close some.
+            // The process has probably run out of file descriptors. Other threads may close some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -71,7 +68,7 @@ async fn accept(listener: TcpListener, page: Arc<dyn Fn() -> String + Send + Syn
             let mut server = hyper::server::conn::http1::Builder::new();
             let server = server.keep_alive(false).timer(TokioTimer::new());
             let connection = server.serve_connection(TokioIo::new(stream), answer);
-            // A client that sends a bad request, or none in time, gets nothing.
+            // A client that sends a bad request, or none in time, gets no answer.
             let _gone = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
         });
         open.push_back(connection.abort_handle());
@@ -127,7 +124,7 @@ mod tests {
             .collect();
         let answer = ask(bound, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n");
         assert!(answer.ends_with("\r\n\r\na 1\n"), "{answer}");
-        // None of the latest connections has ended by itself.
+        // The newest connections are all still open.
         idle[199].set_nonblocking(true).unwrap();
         let left = (&idle[199]).read(&mut [0]);
         assert_eq!(left.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);

@@ -1,8 +1,9 @@
 //! Removes possible secrets from addresses: user, password, query and fragment.
 //!
-//! It works on any text, because refused addresses, and arguments that contain an address, are shown too.
+//! It accepts any text, because messages also quote refused addresses, and arguments that contain
+//! an address.
 
-/// Longest text that is shown.
+/// Longest text in a message, in characters.
 const LONGEST: usize = 200;
 
 /// Removes user, password, query and fragment from the address in `text`. A text without `://` stays as it
@@ -14,18 +15,17 @@ pub fn without_secrets(text: &str) -> String {
     };
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     let rest = rest.get(..end).unwrap_or_default();
-    // URL parsers skip further slashes before the host, and take a backslash for a slash.
+    // URL parsers skip further slashes before the host, and treat a backslash as a slash.
     let begin = rest.find(|c| !is_slash(c)).unwrap_or(rest.len());
     let (slashes, rest) = rest.split_at(begin);
     let (authority, path) = rest.split_at(rest.find(is_slash).unwrap_or(rest.len()));
-    // In an image name, `@` begins a digest; before the first slash, it ends credentials.
+    // In an image name, `@` starts a digest; before the first slash, it ends credentials.
     let host = authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
     format!("{scheme}://{slashes}{host}{path}")
 }
 
-/// Returns whether `text` has a password in front of the host.
 #[must_use]
 pub fn has_password(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("://") else {
@@ -44,8 +44,8 @@ pub(crate) fn for_message(text: &str) -> String {
     plain(&without_secrets(text), LONGEST)
 }
 
-/// Returns whether a character is safe to print: not a control character, line separator or direction mark,
-/// with which a text can look like another one.
+/// Returns whether a character is safe to print. Control characters, line separators and direction
+/// marks are not: with them, a text can look like another one.
 #[must_use]
 pub fn is_plain(c: char) -> bool {
     let tricky = matches!(
@@ -55,7 +55,7 @@ pub fn is_plain(c: char) -> bool {
     !c.is_control() && !tricky
 }
 
-/// Makes text from a server or document safe to print, and cuts it to `most` characters.
+/// Makes text from a server or document safe to print, and truncates it to `most` characters.
 pub(crate) fn plain(text: &str, most: usize) -> String {
     text.chars().filter(|c| is_plain(*c)).take(most).collect()
 }

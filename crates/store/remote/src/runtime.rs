@@ -1,8 +1,8 @@
-//! The one asynchronous runtime of the process.
+//! The asynchronous runtime of the process.
 //!
-//! Its few threads only move bytes between sockets and the scheduler; its blocking threads hash and write
-//! chunks. It is created when first needed and lives as long as the process. A forked process has none of its
-//! parent's threads, so it creates a runtime of its own.
+//! Its few task threads only move bytes between sockets and the scheduler; its blocking threads
+//! hash and write chunks. It is created on first use and lives as long as the process. A forked
+//! process has none of its parent's threads, so it creates a runtime of its own.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -12,13 +12,13 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::{RemoteError, Result};
 
-/// Threads that run tasks.
 const WORKERS: usize = 2;
-/// Threads that may block at the same time, to write chunks or to wait for hash blocks from a server. There
-/// are many, because an image whose server stalls must not delay the others.
+/// Threads that may block at the same time, to write chunks or to wait for hash blocks from a
+/// server. There are many, because an image whose server stalls must not delay the others.
 const BLOCKING: usize = 64;
 
-/// A runtime, the process that created it, and the runtime that a forked process has created.
+/// A runtime, the process that created it, and the next runtime, which a forked process has
+/// created.
 struct Made {
     process: u32,
     runtime: std::result::Result<Runtime, String>,
@@ -46,9 +46,6 @@ impl Made {
 }
 
 /// Returns the runtime of this process, and creates it if needed.
-///
-/// # Errors
-/// [`RemoteError::Refused`] if no threads can be started.
 pub fn handle() -> Result<&'static Handle> {
     let mut made = FIRST.get_or_init(Made::new);
     let process = std::process::id();
@@ -64,11 +61,8 @@ pub fn handle() -> Result<&'static Handle> {
     }
 }
 
-/// Runs `future` to its end on the runtime while this thread waits. Must not be called from a task of the
+/// Runs `future` on the runtime while this thread waits. Must not be called from a task of the
 /// runtime.
-///
-/// # Errors
-/// Errors of the future and of [`handle`].
 pub fn wait_for<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     handle()?.block_on(future)
 }

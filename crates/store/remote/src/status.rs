@@ -1,66 +1,60 @@
-//! The state of an image at servers, as users see it.
+//! The state of a remote image, as users see it.
 
 use std::time::{Duration, SystemTime};
 
-/// The state and the counters of an image at servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteStatus {
-    /// The address, without credentials.
     pub place: String,
-    /// Length of the image in bytes.
     pub len: u64,
-    /// Bytes that are present in the cache.
+    /// Bytes of the image in the cache.
     pub local_bytes: u64,
     /// Bytes that servers sent, including hash blocks of the table.
     pub fetched_bytes: u64,
-    /// Of these, bytes that had to be fetched again: wrong bytes, and incomplete chunks of requests that were
-    /// given up. 0 as long as nothing goes wrong.
+    /// Part of `fetched_bytes` that had to be fetched again: wrong bytes, and incomplete chunks of
+    /// abandoned requests. 0 if nothing goes wrong.
     pub refetched_bytes: u64,
-    /// Of these, bytes with a wrong digest.
+    /// Part of `refetched_bytes` that had a wrong digest.
     pub wrong_bytes: u64,
-    /// Cached chunks that were found altered, and are fetched again.
+    /// Cached chunks that were found altered and are fetched again.
     pub altered_chunks: u64,
-    /// Bytes that needed no fetching: found in other images of the cache, or zeros.
+    /// Bytes that were not fetched because they are zeros or another image in the cache has them.
     pub adopted_bytes: u64,
-    /// Requests made to servers.
     pub requests: u64,
     pub in_flight: u64,
-    /// Chunks that wait for a request because a reader needs them.
+    /// Chunks with waiting readers that are not yet requested.
     pub demand_queue: u64,
-    /// Chunks that wait for a request ahead of readers.
+    /// Chunks queued for readahead.
     pub readahead_queue: u64,
-    /// Chunks that wait for a request in the background.
+    /// Chunks queued for the background.
     pub background_queue: u64,
     pub errors: u64,
-    /// Retries of failed requests.
     pub retries: u64,
-    /// Reads that had to wait.
     pub waits: u64,
     /// The total time of these waits.
     pub waited: Duration,
     /// Bytes per second over the last seconds.
     pub rate: u64,
-    /// Whether the image is complete in the cache.
     pub complete: bool,
     /// Whether the network is no longer needed.
     pub detached: bool,
     /// Whether the bytes were verified against a digest.
     pub verified: bool,
-    /// How bytes are verified before they are served: `chunks` by the digest of each cache chunk, `whole` by
-    /// the digest of the image, `contents` by a table of contents that a manifest vouches for, `index` by an
-    /// index that the caller vouches for, `layers` if it differs between layers. `None` if they are not.
+    /// How bytes are verified before they are served: `chunks` by the digest of each cache chunk,
+    /// `whole` by the digest of the image, `contents` by a table of contents that a manifest names
+    /// by digest, `index` by an index that the caller trusts, `layers` if the layers differ. `None`
+    /// if bytes are not verified.
     pub verified_by: Option<&'static str>,
-    /// When the server resolved the image, if it was opened from remembered facts because the server did not
-    /// answer or was not asked.
+    /// When the server resolved the image. Set if the image was opened from remembered facts,
+    /// because the server did not answer or was not contacted.
     pub answered: Option<SystemTime>,
     pub last_error: Option<String>,
 }
 
 impl RemoteStatus {
-    /// Returns the combined state of several images: sums, and facts that hold for all of them. The place,
-    /// the time of an answer and the last error are those of the first image that has them. Returns `None`
-    /// for no image.
+    /// Combines the states of several images. Numbers are added; flags hold if they hold for all.
+    /// The place, the time of an answer and the last error are those of the first image that has
+    /// them. Returns `None` for no image.
     #[must_use]
     pub fn of_all(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         all.into_iter().reduce(|sum, next| Self {

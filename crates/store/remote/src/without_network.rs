@@ -1,5 +1,5 @@
-//! Images at servers in a program without network: their names are recognised and refused. The types have the
-//! same names as with a network, but no values.
+//! Replaces remote images in a program without network support: their names are recognised and
+//! refused. The types have the same names as with a network, but no values.
 
 use std::io;
 use std::sync::Arc;
@@ -16,17 +16,13 @@ const SCHEMES: [&str; 4] = ["https", "http", "s3", "oci"];
 pub enum NoReference {}
 
 impl NoReference {
-    /// Returns whether `text` names a remote image and not a file.
+    /// Returns whether `text` names a remote image rather than a local file.
     #[must_use]
     pub fn is_remote(text: &str) -> bool {
         let scheme = text.split_once("://").map(|(scheme, _)| scheme);
         scheme.is_some_and(|name| SCHEMES.iter().any(|known| name.eq_ignore_ascii_case(known)))
     }
 
-    /// Refuses a reference.
-    ///
-    /// # Errors
-    /// Always [`RemoteError::Reference`].
     pub fn parse(text: &str) -> Result<Self> {
         Err(RemoteError::Reference {
             text: for_message(text),
@@ -36,14 +32,13 @@ impl NoReference {
         })
     }
 
-    /// Returns the reference as shown to people.
     #[must_use]
     pub fn place(&self) -> String {
         match *self {}
     }
 }
 
-/// An image at a server. It has no values.
+/// A remote image. It has no values.
 #[derive(Debug)]
 pub enum NoRemoteImage {}
 
@@ -53,13 +48,11 @@ impl NoRemoteImage {
         match *self {}
     }
 
-    /// Returns the image's name in the cache.
     #[must_use]
     pub const fn identity(&self) -> &str {
         match *self {}
     }
 
-    /// Reports each request to `observer`.
     pub fn observe(&self, _observer: Arc<Observer>) {
         match *self {}
     }
@@ -69,10 +62,6 @@ impl NoRemoteImage {
         match *self {}
     }
 
-    /// Resolves the image again.
-    ///
-    /// # Errors
-    /// None.
     pub const fn reopen(&self, _options: &RemoteOptions) -> Result<()> {
         match *self {}
     }
@@ -88,10 +77,6 @@ impl ReadAt for NoRemoteImage {
     }
 }
 
-/// Opens the image that a reference names.
-///
-/// # Errors
-/// None: a reference has no values.
 pub const fn open(reference: &NoReference, _options: &RemoteOptions) -> Result<Arc<NoRemoteImage>> {
     match *reference {}
 }

@@ -16,7 +16,6 @@ use crate::geometry::{BadGeometry, Geometry};
 /// Bytes that a thread reads and hashes at a time.
 const STEP: u64 = 4 << 20;
 
-/// A finished chunk table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkTable {
     geometry: Geometry,
@@ -26,7 +25,7 @@ pub struct ChunkTable {
 }
 
 impl ChunkTable {
-    /// Builds the table with the leaves `chunks`, one for each chunk of `geometry`.
+    /// Builds a table from its leaves, one digest for each chunk.
     fn of_chunks(geometry: Geometry, chunks: Vec<Digest>) -> Self {
         let block = usize_from(geometry.size());
         let mut levels: Vec<Vec<u8>> = Vec::new();
@@ -55,8 +54,8 @@ impl ChunkTable {
         }
     }
 
-    /// Builds the table of an image whose chunks have these digests, in the form that
-    /// [`digests`](Self::digests) returns. Returns `None` if their number is wrong.
+    /// Builds a table from chunk digests as [`digests`](Self::digests) returns them. Returns `None`
+    /// if their number is wrong.
     #[must_use]
     pub fn of_digests(geometry: Geometry, digests: &[u8]) -> Option<Self> {
         let (chunks, rest) = digests.as_chunks::<32>();
@@ -64,11 +63,12 @@ impl ChunkTable {
         is_whole.then(|| Self::of_chunks(geometry, chunks.iter().copied().map(Digest).collect()))
     }
 
-    /// Builds the table of all bytes of `source`. One thread for each CPU reads and hashes, or fewer if
-    /// memory is scarce.
+    /// Builds the table of `source`. One thread for each CPU reads and hashes, or fewer if memory
+    /// is scarce.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for an unsupported length or chunk size; any error of the source.
+    /// [`io::ErrorKind::InvalidInput`] for an unsupported length or chunk size; any error of the
+    /// source.
     pub fn of_source(source: &dyn ReadAt, chunk_size: u32) -> io::Result<Self> {
         let geometry = Geometry::new(source.len(), chunk_size)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -108,44 +108,42 @@ impl ChunkTable {
         Ok(Self::of_chunks(geometry, digests))
     }
 
-    /// Returns the length and chunk size of the image.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Returns the root: the fs-verity digest of the image with blocks of the chunk size.
+    /// Returns the root: the fs-verity digest of the image with the chunk size as block size.
     #[must_use]
     pub const fn root(&self) -> Digest {
         self.root
     }
 
-    /// Returns the table in its stored form: hash blocks, highest level first.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the same as [`bytes`](Self::bytes), without a copy.
+    /// Returns the table's bytes without a copy.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Returns the digests of the chunks, back to back.
+    /// Returns the chunk digests as consecutive bytes.
     #[must_use]
     pub fn digests(&self) -> Vec<u8> {
         self.chunks.iter().flat_map(|digest| digest.0).collect()
     }
 
-    /// Returns the digests of the chunks; the last chunk is padded with zeros.
+    /// Returns the chunk digests. The last chunk is padded with zeros before hashing.
     #[must_use]
     pub fn chunk_digests(&self) -> &[Digest] {
         &self.chunks
     }
 }
 
-/// Builds a table from bytes as they arrive. Their number need not be known in advance.
+/// Builds a table from bytes as they arrive. The total length need not be known in advance.
 #[derive(Debug)]
 pub struct TableBuilder {
     chunk_size: u32,
@@ -155,7 +153,7 @@ pub struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// Creates a builder for chunks of this size.
+    /// Creates a builder for this chunk size.
     ///
     /// # Errors
     /// [`BadGeometry::ChunkSize`].
@@ -169,7 +167,7 @@ impl TableBuilder {
         })
     }
 
-    /// Takes the next bytes of the image.
+    /// Adds the next bytes of the image.
     ///
     /// # Errors
     /// [`BadGeometry::TooLong`].
@@ -192,10 +190,10 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Returns the table of all bytes that were pushed.
+    /// Returns the table of all pushed bytes.
     ///
     /// # Errors
-    /// The same [`BadGeometry`] that `push` returned.
+    /// The [`BadGeometry`] that `push` returned.
     pub fn finish(mut self) -> Result<ChunkTable, BadGeometry> {
         let geometry = Geometry::new(self.len, self.chunk_size)?;
         if !self.partial.is_empty() {

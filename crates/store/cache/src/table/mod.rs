@@ -1,9 +1,9 @@
-//! The chunk table: a digest for every chunk, and one digest for all of them.
+//! The chunk table: a digest for every chunk, and a root digest over all of them.
 //!
-//! It is the Merkle tree of fs-verity (SHA-256, no salt) with blocks of the chunk size. The kernel and
-//! `fsverity digest` call its root the file digest. A part of the table can be verified without the rest: a
-//! hash block of 64 KiB covers 128 MiB of the image. The kernel's Documentation/filesystems/fsverity.rst
-//! describes the format.
+//! It is the Merkle tree of fs-verity (SHA-256, no salt) with the chunk size as block size. The
+//! kernel and `fsverity digest` call its root the file digest. A part of the table can be verified
+//! without the rest: a hash block of 64 KiB covers 128 MiB of the image. The kernel's
+//! Documentation/filesystems/fsverity.rst describes the format.
 
 mod build;
 mod descriptor;
@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use crate::Digest;
 use crate::geometry::Geometry;
 
-/// Returns the digest of a block, padded with zeros to the length of a chunk.
+/// Returns the digest of a block padded with zeros to the chunk size.
 pub(crate) fn padded_digest(geometry: &Geometry, bytes: &[u8]) -> Digest {
     const ZEROS: [u8; 4096] = [0; 4096];
     let mut hasher = Sha256::new();

@@ -1,8 +1,8 @@
 //! A chunk table whose blocks are verified against the root before use.
 //!
-//! A hash block is read when one of its digests is first needed, verified against the block above, and cached
-//! in memory of bounded size. It is also kept in a local file if there is one. Blocks from that file are
-//! verified again, so the file may be torn by a crash.
+//! A hash block is read when one of its digests is first needed, verified against the block above,
+//! and cached in memory of bounded size. It is also stored in a local file if there is one. Blocks
+//! from that file are verified again, because a crash may have torn it.
 
 use std::fmt;
 use std::fs::File;
@@ -18,13 +18,13 @@ use super::padded_digest;
 use crate::geometry::{DIGEST_LEN, Geometry, Level};
 use crate::{CacheError, Digest};
 
-/// Bytes of verified hash blocks that one table caches. They cover 32 GiB with chunks of 64 KiB.
+/// Bytes of verified hash blocks cached for one table. With chunks of 64 KiB, they cover 32 GiB.
 const KEPT: u64 = 16 << 20;
 
-/// A hash block. All threads that waited for it share its error.
+/// A loaded hash block. All threads that waited for it share its error.
 type HashBlock = Result<Arc<[u8]>, Arc<io::Error>>;
 
-/// Digests of chunks, verified against a root.
+/// Chunk digests that are verified against a root.
 pub struct VerifiedTable {
     geometry: Geometry,
     root: Digest,
@@ -44,8 +44,8 @@ impl fmt::Debug for VerifiedTable {
 }
 
 impl VerifiedTable {
-    /// Creates the table of an image with this `geometry`. The table's bytes are `source`, and its root must
-    /// be `root`. Nothing is read yet.
+    /// Creates the table of an image. `source` holds the table's bytes, and `root` is its expected
+    /// root. Reads nothing yet.
     ///
     /// # Errors
     /// [`CacheError::TableLength`] if the table has the wrong length.
@@ -58,7 +58,8 @@ impl VerifiedTable {
         if len != expected {
             return Err(CacheError::TableLength { len, expected });
         }
-        // A cache of few shards refuses entries heavier than a shard: room for some blocks in each.
+        // The cache rejects entries heavier than a shard, so leave room for some blocks in each
+        // shard.
         let kept = MemoryLimit::of_process().eighth(KEPT);
         let budget = kept.max(geometry.size() * 16);
         Ok(Self {
@@ -71,7 +72,6 @@ impl VerifiedTable {
         })
     }
 
-    /// Returns the length and chunk size of the image.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
         self.geometry
@@ -83,8 +83,8 @@ impl VerifiedTable {
         self.root
     }
 
-    /// Also keeps verified hash blocks in `file`, and reads them from there first. Only the first call has an
-    /// effect.
+    /// Also stores verified hash blocks in `file`, and reads them from there first. Only the first
+    /// call has an effect.
     pub fn keep_in(&self, file: File) {
         let _first_counts = self.local.set(file);
     }
@@ -92,8 +92,9 @@ impl VerifiedTable {
     /// Returns the digest of a chunk; the last one is padded with zeros.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a chunk past the end; [`io::ErrorKind::InvalidData`] with a
-    /// [`CacheError::WrongTable`] for a table that does not match the root; any error of the source.
+    /// [`io::ErrorKind::InvalidInput`] for a chunk past the end; [`io::ErrorKind::InvalidData`]
+    /// with a [`CacheError::WrongTable`] if the table does not match the root; any error of the
+    /// source.
     pub fn digest(&self, chunk: u64) -> io::Result<Digest> {
         if chunk >= self.geometry.chunks() {
             let error = CacheError::NoChunk {
@@ -114,16 +115,16 @@ impl VerifiedTable {
         self.digest_in(0, chunk)
     }
 
-    /// Checks that `bytes` are those of `chunk`.
+    /// Compares `bytes` with the digest of `chunk`.
     ///
     /// # Errors
-    /// [`CacheError::WrongDigest`] if they are not; [`CacheError::Table`] if the table has no digest for the
-    /// chunk.
+    /// [`CacheError::WrongDigest`] if they differ; [`CacheError::Table`] if the table has no digest
+    /// for the chunk.
     pub fn verify(&self, chunk: u64, bytes: &[u8]) -> Result<(), CacheError> {
         self.verify_digest(chunk, &padded_digest(&self.geometry, bytes))
     }
 
-    /// Does what [`verify`](Self::verify) does, for callers that have hashed the bytes already.
+    /// Like [`verify`](Self::verify), for bytes that the caller has already hashed.
     pub(crate) fn verify_digest(&self, chunk: u64, found: &Digest) -> Result<(), CacheError> {
         let expected = self.digest(chunk).map_err(CacheError::table)?;
         if expected == *found {
@@ -136,14 +137,14 @@ impl VerifiedTable {
         })
     }
 
-    /// Returns the `index`-th digest of a level; levels count from the leaves up.
+    /// Returns a digest of a level; level 0 has the leaves.
     fn digest_in(&self, level: usize, index: u64) -> io::Result<Digest> {
         let number = index / self.geometry.arity();
         let block = self.block(level, number).map_err(|error| again(&error))?;
         entry(&block, index % self.geometry.arity())
     }
 
-    /// Returns a hash block, verified against the one above it.
+    /// Returns a hash block, verified against the block above.
     fn block(&self, level: usize, number: u64) -> HashBlock {
         let place = self.levels.get(level).ok_or_else(behind)?;
         let offset = (place.start + number) * self.geometry.size();
@@ -151,7 +152,8 @@ impl VerifiedTable {
         if let Some(block) = self.blocks.get(key) {
             return Ok(block);
         }
-        // Before the load: a load must not wait for another one of the same thread.
+        // Get the expected digest before the load: a load must not wait for another one on the same
+        // thread.
         let top = level + 1 == self.levels.len();
         let expected = if top {
             None
@@ -169,8 +171,8 @@ impl VerifiedTable {
         })
     }
 
-    /// Returns a block of the table, from memory, the local file or the source. Threads that need it at the
-    /// same time share one load.
+    /// Returns a block of the table from memory, the local file or the source. Concurrent callers
+    /// share one load.
     fn block_at(
         &self,
         key: BlockKey,
@@ -205,7 +207,6 @@ impl VerifiedTable {
     }
 }
 
-/// Returns the `index`-th digest of a hash block.
 fn entry(block: &[u8], index: u64) -> io::Result<Digest> {
     let at = usize_from(index * DIGEST_LEN);
     let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<32>());
@@ -219,7 +220,7 @@ fn behind() -> Arc<io::Error> {
     Arc::new(io::ErrorKind::InvalidInput.into())
 }
 
-/// Copies a shared error with its kind, number and text.
+/// Copies a shared error: kind, number and text.
 fn again(error: &Arc<io::Error>) -> io::Error {
     if let Some(number) = error.raw_os_error() {
         return io::Error::from_raw_os_error(number);

@@ -1,4 +1,4 @@
-//! Chunks that were altered on disk: each is verified at its first use.
+//! Chunks altered on disk are detected at their first use.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -30,14 +30,15 @@ fn what_became_wrong_on_disk_is_found_where_it_is_looked_at() {
         let careful = Cache::open(dir.path(), options).unwrap();
         let blob = careful.blob(spec(&bytes, with_table)).unwrap();
         assert_eq!(compare(&blob, &bytes), [0, 1, 2, 3, 4, 6, 7]);
-        // The state file no longer has the chunk, so a crash while it is written again does no harm.
+        // The state file no longer has the chunk, so a crash while it is written again does no
+        // harm.
         let other = quiet(dir.path()).blob(spec(&bytes, with_table)).unwrap();
         assert_eq!(compare(&other, &bytes), [0, 1, 2, 3, 4, 6, 7]);
         store(&blob, &bytes, 5..6);
         blob.flush().unwrap();
         assert_eq!(compare(&other, &bytes).len(), 8);
         drop((blob, other));
-        // And by a check of the whole cache.
+        // A check of the whole cache finds it too.
         spoil(&cache, &identity);
         let mut reports = Vec::new();
         cache.verify(|report| reports.push(report)).unwrap();
@@ -80,7 +81,7 @@ fn a_chunk_that_was_altered_in_the_cache_is_missing_at_its_first_use() {
     drop(blob);
     let blob = cache.blob(spec(&bytes, true)).unwrap();
     assert!(blob.is_complete() && !blob.is_checked());
-    // A few bytes of a chunk, several chunks, and all of them.
+    // Alter a few bytes of one chunk, then several chunks, then all chunks.
     let mut few = [0; 10];
     assert!(blob.read_if_present(4 * 4096 + 1, &mut few).unwrap());
     assert_eq!(few, bytes[4 * 4096 + 1..][..10]);
@@ -94,7 +95,7 @@ fn a_chunk_that_was_altered_in_the_cache_is_missing_at_its_first_use() {
     store(&blob, &bytes, 5..6);
     store(&blob, &bytes, 8..9);
     assert!(blob.is_complete() && blob.is_checked());
-    // Read in one piece, from the middle of a chunk to the end.
+    // One read from the middle of a chunk to the end.
     let mut most = vec![0; bytes.len() - 100];
     drop(blob);
     let blob = cache.blob(spec(&bytes, true)).unwrap();
@@ -126,7 +127,8 @@ fn a_chunk_that_was_cut_off_in_the_cache_is_missing() {
 #[test]
 fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     let _locks_count = children::forbid();
-    // Records of an image with a digest are first bytes of digests. Others are quick hashes.
+    // The records of an image with a digest are the first bytes of chunk digests. Others are quick
+    // hashes.
     for name in [None, Some("https://host/image \"1\"")] {
         let of = |bytes: &[u8]| {
             let mut spec = spec(bytes, false);
@@ -150,7 +152,7 @@ fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
         store(&blob, &bytes, 2..3);
         assert!(blob.is_complete() && blob.is_checked());
         drop(blob);
-        // Where nothing is to be believed, each chunk is hashed before it counts.
+        // With `recheck`, each chunk is hashed before it counts as present.
         let mut options = CacheOptions::default();
         options.recheck = true;
         drop(cache);
@@ -162,7 +164,7 @@ fn an_image_without_digests_is_known_to_be_here_and_checked_as_it_is_read() {
     }
 }
 
-/// Replaces the records by those of earlier versions, which used BLAKE3 for images without a digest.
+/// Replaces the records by BLAKE3 hashes: earlier versions used these for images without a digest.
 #[test]
 fn records_of_earlier_versions_stay_valid() {
     let _locks_count = children::forbid();

@@ -1,5 +1,4 @@
-//! One image in the cache: stored chunks are served, others are missing, and both survive reopening the
-//! cache.
+//! One image: stored chunks are served, others are missing, and both survive reopening the cache.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -55,7 +54,7 @@ fn flushed_or_not_it_is_there_when_opened_again() {
             if flushed {
                 blob.flush().unwrap();
             }
-            // As after a kill: nothing was dropped.
+            // A copy is like the cache after a kill: nothing was dropped.
             common::copy_tree(dir.path(), copy.path());
             let again = quiet(copy.path()).blob(spec(&bytes, with_table)).unwrap();
             let known = again.known_present(0..41);
@@ -108,7 +107,7 @@ fn wrong_chunks_are_refused_and_right_ones_beside_them_kept() {
     assert_eq!(compare(&blob, &bytes), [0, 1, 2, 4, 6, 7]);
     store(&blob, &bytes, 3..6);
     assert!(blob.is_complete());
-    // The chunks are already present: they are neither compared nor written.
+    // These chunks are present, so their bytes are neither compared nor written.
     blob.store(0, &bad[..3 * CHUNK_LEN]).unwrap();
     for (first, len) in [(0, 100), (8, 4096), (7, 8192), (0, 0), (u64::MAX, 4096)] {
         let refused = blob.store(first, &bytes[..len]).unwrap_err();
@@ -132,7 +131,7 @@ fn a_whole_is_verified_once_or_dropped() {
     blob.verify_whole(Digest::of(&bytes)).unwrap();
     assert!(blob.is_verified());
     drop(blob);
-    // Trusted from then on: nothing needs to be hashed again.
+    // The image counts as verified, so no chunk is hashed again.
     let blob = cache.blob(spec(&bytes, false)).unwrap();
     assert!(blob.is_verified() && blob.is_complete());
     assert_eq!(compare(&blob, &bytes).len(), 6);
@@ -155,7 +154,7 @@ fn chunks_of_other_images_and_of_zeros_are_not_fetched() {
     let mut new = image(8, 30 * CHUNK_LEN + 10);
     new[4 * CHUNK_LEN..9 * CHUNK_LEN].copy_from_slice(&old[10 * CHUNK_LEN..15 * CHUNK_LEN]);
     new[12 * CHUNK_LEN..14 * CHUNK_LEN].fill(0);
-    // The last chunk, padded alike.
+    // The last chunk, with the same padding.
     let end = 30 * CHUNK_LEN;
     new[end..].copy_from_slice(&old[20 * CHUNK_LEN..]);
     let first = cache.blob(spec(&old, true)).unwrap();
@@ -166,7 +165,7 @@ fn chunks_of_other_images_and_of_zeros_are_not_fetched() {
     let adopted = blob.adopt(claim.mine()).unwrap();
     assert_eq!(adopted, [4..7, 12..14, 30..31]);
     assert_eq!(compare(&blob, &new), [4, 5, 6, 12, 13, 30]);
-    // Chunks of the image itself are found too, if they were present when the index was built.
+    // Finds chunks of the image itself too, if they were present when the index was built.
     let twice = [&new[..], &new[..4 * CHUNK_LEN]].concat();
     let other = cache.blob(spec(&twice, true)).unwrap();
     assert_eq!(other.adopt(&[4..7]).unwrap(), [4..7]);
@@ -214,7 +213,7 @@ fn one_claims_and_the_others_wait() {
             (other.mine(), other.busy()),
             (&[0..2, 8..12][..], &[2..4, 6..8][..])
         );
-        // Of one process, too.
+        // Claims also exclude each other within a process.
         let again = a.claim(&[7..9]).unwrap();
         assert_eq!((again.mine(), again.busy()), (&[][..], &[7..9][..]));
         assert_eq!(b.poll(3).unwrap(), Waited::TimedOut);

@@ -1,5 +1,5 @@
-//! A process is killed at random points, and the cache is opened again: no wrong byte is served, and no
-//! durable chunk is fetched twice.
+//! Kills a process at random points and opens the cache again: it serves no wrong byte, and fetches
+//! no durable chunk twice.
 //!
 //! The child is this test binary, with its task in the environment.
 
@@ -79,7 +79,7 @@ fn child_that_claims() {
     let claim = blob.claim(&[0..CHUNKS]).unwrap();
     assert!(claim.busy().is_empty());
     println!("\nready");
-    // Woken for no reason it goes on waiting to be killed.
+    // After a spurious wake-up, wait again for the kill.
     while claim.busy().is_empty() {
         thread::park();
     }
@@ -114,7 +114,7 @@ fn killed_at_200_points_it_serves_no_wrong_byte_and_keeps_what_was_durable() {
             child.wait().unwrap();
             let mut told = String::new();
             reader.read_to_string(&mut told).unwrap();
-            // Whole lines only; the last says most.
+            // Use complete lines only; the last one is the newest.
             let whole = told.rfind('\n').map_or("", |end| &told[..end]);
             let durable = whole
                 .lines()
@@ -132,7 +132,7 @@ fn killed_at_200_points_it_serves_no_wrong_byte_and_keeps_what_was_durable() {
             }
             let served: BTreeSet<u64> = compare(&blob, &bytes).into_iter().collect();
             assert!(durable.is_subset(&served), "round {round}");
-            // Nothing is claimed any more.
+            // No claim is left.
             let claim = blob.claim(&[0..CHUNKS]).unwrap();
             assert!(claim.busy().is_empty(), "round {round}");
             drop(claim);
@@ -143,7 +143,7 @@ fn killed_at_200_points_it_serves_no_wrong_byte_and_keeps_what_was_durable() {
             }
         }
     }
-    // Otherwise the kills came too early to show anything.
+    // Otherwise the kills came too early to test anything.
     assert!(durable_seen > 0, "nothing was ever durable");
     println!("{KILLS} kills, {completed} times complete, {durable_seen} durable chunks told");
 }

@@ -47,7 +47,7 @@ fn the_blob_used_longest_ago_goes_first_and_none_in_use() {
             .map(|name| entries.iter().any(|e| e.identity == *name))
             .collect::<Vec<_>>()
     };
-    // The one of 9 hours is in use again by another process, and its time is set back.
+    // Another process uses the blob of 9 hours again, and its time is set back.
     let other = Cache::open(dir.path(), CacheOptions::default()).unwrap();
     let used = full(&other, 9);
     let file = fs::File::open(cache.layout().blob(used.identity()).join("use")).unwrap();
@@ -158,7 +158,7 @@ fn what_crashes_leave_is_cleared_away() {
     cache.gc().unwrap();
     assert_eq!(holders(), 1);
     assert_eq!(fs::read_dir(top.join("trash")).unwrap().count(), 0);
-    // It may be in the making.
+    // It may still be being made.
     assert_eq!(fs::read_dir(top.join("new")).unwrap().count(), 1);
     let made = fs::File::open(top.join("new/x")).unwrap();
     made.set_modified(SystemTime::now() - Duration::from_secs(7200))
@@ -196,7 +196,6 @@ fn blobs_with_files_missing_or_cut_are_made_anew() {
     }
 }
 
-/// Returns the number of images in the cache.
 fn blobs(cache: &Cache) -> usize {
     fs::read_dir(cache.layout().blobs()).unwrap().count()
 }
@@ -222,7 +221,7 @@ fn a_temporary_blob_is_gone_when_it_is_closed() {
     blob.remove_temporary();
     kept.remove_temporary();
     assert_eq!(blobs(&cache), 1);
-    // Its readers go on.
+    // Its readers can go on.
     assert_eq!(compare(&blob, &bytes).len(), 4);
     drop((blob, kept));
     assert_eq!(blobs(&cache), 1);
@@ -238,7 +237,7 @@ fn a_temporary_blob_of_a_killed_process_is_gone_when_the_cache_is_used_again() {
     let there = cache.layout().blob(blob.identity());
     let kept = temp_dir("kept");
     common::copy_tree(&there, &kept.path().join("blob"));
-    // In use it stays.
+    // A blob in use stays.
     cache.tidy().unwrap();
     assert_eq!(blobs(&cache), 1);
     drop(blob);
@@ -274,7 +273,7 @@ fn a_cache_over_its_limit_is_collected_when_it_is_used() {
     };
     assert_eq!(tidy(CacheOptions::default()), 4);
     assert_eq!(tidy(CacheOptions::with_limit(1_200_000)), 2);
-    // The space that must stay free counts too: here it is more than the disk has.
+    // The required free space counts too; here it is more than the disk has.
     let mut full = CacheOptions::default();
     full.keep_free = u64::MAX;
     assert_eq!(tidy(full), 0);

@@ -1,4 +1,4 @@
-//! A full disk: chunks that fit are kept and right, others are refused, and nothing else breaks.
+//! A full disk: chunks that fit are stored correctly, others are refused, and nothing else breaks.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use forerun_testkit::{children, require, temp_dir};
 
 use crate::common::{CHUNK_LEN, compare, image, quiet, slice, spec};
 
-/// A filesystem of one MiB, until dropped.
+/// A mounted filesystem of 1 MiB.
 struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {
@@ -60,12 +60,12 @@ fn a_full_disk_keeps_what_fits() {
         assert!(refused > 0, "1.6 MB fit into 1 MiB");
         let kept = compare(&blob, &bytes);
         assert!(!kept.is_empty());
-        // The state file fits or not; served chunks are right in both cases.
+        // The state file may not fit; served chunks are right in both cases.
         let _full = blob.flush();
         let again = quiet(dir.path()).blob(spec(&bytes, with_table)).unwrap();
         assert_eq!(compare(&again, &bytes), kept);
         drop(again);
-        // Once there is room, it goes on.
+        // Once there is space, storing works again.
         assert_eq!(cache.shrink_to(0).unwrap().removed, 1);
         let missing = blob.missing(0..400).unwrap();
         store(missing[0].start..missing[0].start + 4).unwrap();

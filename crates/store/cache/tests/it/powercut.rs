@@ -1,4 +1,5 @@
-//! Simulated power cuts: synced data survives, any part of the rest may survive, and no wrong byte is served.
+//! Simulated power cuts: synced data survives, any part of the rest may survive, and no wrong byte
+//! is served.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,7 +53,7 @@ fn a_state_torn_at_any_byte_says_what_it_said_before_or_after() {
     let changed = (0..8192).filter(|&at| before[at] != after[at]);
     let (first, last) = (changed.clone().min().unwrap(), changed.max().unwrap());
     assert!(last - first < 4096, "one block of the pair was written");
-    // Chunks that are not durable are found all the same, so this asks only what the state file knows.
+    // Chunks that are not durable are found too, so compare only what the state file records.
     let check = |torn: &[u8], what: &str| {
         fs::write(&state, torn).unwrap();
         let blob = quiet(dir.path()).blob(spec(&bytes, true)).unwrap();
@@ -99,7 +100,7 @@ fn the_first_state_of_a_blob_may_be_cut_anywhere() {
 
 /// Overwrites random sectors of `old` with those of `new`.
 fn mix(old: &[u8], new: &[u8], rng: &mut Rng) -> Vec<u8> {
-    // The length is written with the journal: either, too.
+    // The journal holds the length, so it may be the old or the new one.
     let mut mixed = old.to_vec();
     if rng.below(2) == 0 {
         mixed.resize(new.len(), 0);
@@ -128,7 +129,7 @@ fn whatever_part_of_unsynced_writes_is_lost_nothing_wrong_is_served() {
         store(&blob, &bytes, 9..30);
         store(&blob, &bytes, 50..53);
         copy_tree(dir.path(), later.path());
-        // A flush that was in progress: the data is synced, the state file perhaps.
+        // A flush in progress: the data is synced, the state file perhaps not.
         blob.flush().unwrap();
         let flushed = memory_dir();
         copy_tree(dir.path(), flushed.path());
@@ -203,7 +204,7 @@ fn hostile_files_never_make_a_wrong_byte() {
     }
 }
 
-/// Stores and flushes three times, for `strace` to look at.
+/// Stores and flushes three times, under `strace`.
 #[test]
 #[ignore = "run by the_state_is_written_after_the_data_is_synced as a process of its own"]
 fn child_that_flushes() {
@@ -238,7 +239,7 @@ fn the_state_is_written_after_the_data_is_synced() {
         let status = children::output(&mut traced).unwrap();
         let text = fs::read_to_string(&log).unwrap_or_default();
         assert!(status.status.success(), "{status:?}\n{text}");
-        // Data written since the last sync.
+        // Files written since their last sync.
         let mut dirty: BTreeSet<&str> = BTreeSet::new();
         let (mut states, mut syncs) = (0, 0);
         for line in text.lines() {

@@ -17,7 +17,7 @@ const CHUNKS: u64 = 64;
 const LEN: usize = 64 * CHUNK_LEN - 500;
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Fetches missing chunks of `run` as a scheduler does, and returns how many it fetched.
+/// Fetches missing chunks of `run` as a scheduler does. Returns how many it fetched.
 fn fetch(blob: &Arc<CachedBlob>, bytes: &[u8], run: std::ops::Range<u64>) -> u64 {
     let mut fetched = 0;
     loop {
@@ -27,7 +27,7 @@ fn fetch(blob: &Arc<CachedBlob>, bytes: &[u8], run: std::ops::Range<u64>) -> u64
             for missing in blob.missing(mine.clone()).unwrap() {
                 fetched += missing.end - missing.start;
                 let place = blob.geometry().bytes_of(&missing);
-                // A fetch takes its time.
+                // Simulates the duration of a fetch.
                 std::thread::sleep(Duration::from_micros(300));
                 blob.store(missing.start, &bytes[slice(&place)]).unwrap();
             }
@@ -55,7 +55,7 @@ fn child() {
     let number: u64 = task[1].parse().unwrap();
     let images: u64 = task[2].parse().unwrap();
     let rounds: u64 = task[3].parse().unwrap();
-    // Two images and a half fit.
+    // The limit allows two and a half images.
     let mut options = CacheOptions::with_limit(if images > 1 {
         LEN as u64 * 5 / 2
     } else {
@@ -85,7 +85,7 @@ fn child() {
     println!("\nfetched {fetched}");
 }
 
-/// Runs children, and returns how many chunks they fetched together.
+/// Runs children. Returns how many chunks they fetched in total.
 fn run(children: u64, images: u64, rounds: u64, dir: &Path) -> u64 {
     let start = |number| {
         let mut child = Command::new(std::env::current_exe().unwrap());

@@ -1,4 +1,4 @@
-//! Chunk tables: they equal those of `fsverity`, and a damaged table is never trusted.
+//! Chunk tables equal those of `fsverity`, and a damaged table is never trusted.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use forerun_testkit::{CountingSource, FaultSource, children, require, temp_dir};
 
 use crate::common::{image, table, verified};
 
-/// Chunk size with which a hash block holds 32 digests.
+/// A chunk size with 32 digests in a hash block.
 const SMALL: u32 = 1024;
 
 fn of_bytes(table: &[u8], geometry: Geometry, root: Digest) -> VerifiedTable {
@@ -37,8 +37,8 @@ fn lengths(chunk: usize) -> Vec<usize> {
 
 #[test]
 fn roots_are_those_of_fsverity() {
-    // Of `fsverity digest --block-size=`, for 1 KiB, 4 KiB and 64 KiB. That of the empty file with
-    // 4 KiB is in the kernel's own tests.
+    // From `fsverity digest --block-size=` with 1 KiB, 4 KiB and 64 KiB. The kernel's tests have
+    // the digest of the empty file with 4 KiB.
     let cases: [(&[u8], usize, [&str; 3]); 6] = [
         (
             b"",
@@ -235,7 +235,7 @@ fn tables_of_another_image_length_or_root_are_refused() {
             "{refused}"
         );
     }
-    // The same tree over an image of another length is another image.
+    // The length is part of the digest: the same tree with another length is another image.
     let shorter = Geometry::new(100 * 1024 - 1, SMALL).unwrap();
     assert!(of_bytes(&good, shorter, root).digest(0).is_err());
     assert!(
@@ -343,7 +343,7 @@ fn what_was_verified_is_kept_and_verified_again() {
         let mut kept = fs::read(&path).unwrap();
         kept[at * 64] ^= 1;
         fs::write(&path, &kept).unwrap();
-        // A block that is damaged in the local file is read from the source, and the file is repaired.
+        // A block damaged in the local file is read from the source, and the file is repaired.
         let expected = ChunkTable::of_source(&MemorySource::new(&*bytes), SMALL).unwrap();
         let table = with(Arc::new(MemorySource::new(&*good)));
         assert_eq!(table.digest(40).unwrap(), expected.chunk_digests()[40]);

@@ -1,7 +1,7 @@
 //! Names of images in registries: host, repository, tag, digest.
 //!
-//! The grammar is that of the OCI distribution specification. Other names are refused before they get into a
-//! request, so that no part of a name can change the meaning of a URL.
+//! The grammar is that of the OCI distribution specification. Other names are refused before a
+//! request is built, so that no part of a name can change the meaning of a URL.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,28 +12,25 @@ use url::Url;
 use crate::redact::plain;
 use crate::{RemoteError, Result};
 
-/// Longest name that is accepted: host, repository and digest together.
 const MAX_TEXT: usize = 1024;
-/// Longest repository of the specification.
+/// Longest repository name that the OCI specification allows.
 const MAX_REPOSITORY: usize = 255;
-/// Longest tag of the specification.
+/// Longest tag that the OCI specification allows.
 const MAX_TAG: usize = 128;
 
-/// An image in a registry, as in `host:5000/path/name:tag@sha256:...`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImageName {
-    /// Host, and port if there is one.
+    /// `HOST` or `HOST:PORT`.
     pub registry: String,
-    /// Path of the repository in the registry.
     pub repository: String,
-    /// Tag. Without tag and digest, the tag is `latest`.
+    /// `None` means `latest`, unless there is a digest.
     pub tag: Option<String>,
-    /// Digest of the manifest. If there is one, the tag is ignored.
+    /// Digest of the manifest. It takes precedence over the tag.
     pub digest: Option<Digest>,
 }
 
 impl ImageName {
-    /// Returns the name to request the manifest by: the digest or the tag.
+    /// Returns the digest or tag by which the manifest is requested.
     #[must_use]
     pub fn reference(&self) -> String {
         match (&self.digest, &self.tag) {
@@ -43,7 +40,6 @@ impl ImageName {
         }
     }
 
-    /// Returns the same image by the digest of its manifest.
     #[must_use]
     pub fn with_digest(&self, digest: Digest) -> Self {
         Self {
@@ -77,7 +73,8 @@ impl FromStr for ImageName {
     }
 }
 
-/// Returns `text` for messages, shortened and without credentials (before an `@` in the host part).
+/// Returns `text` for messages: shortened, and without credentials (before an `@` in the host
+/// part).
 fn shown(text: &str) -> String {
     let (scheme, rest) = text
         .split_once("://")
@@ -124,7 +121,7 @@ fn parse(text: &str) -> std::result::Result<ImageName, &'static str> {
     })
 }
 
-/// Expands a name of one component at Docker Hub to `library/NAME`.
+/// Expands a one-component repository on Docker Hub to `library/NAME`.
 fn canonical(registry: &str, repository: &str) -> String {
     if registry == "docker.io" && !repository.contains('/') {
         return format!("library/{repository}");
@@ -132,7 +129,7 @@ fn canonical(registry: &str, repository: &str) -> String {
     repository.to_string()
 }
 
-/// Returns host and port in lower case, if they are valid.
+/// Returns the host and port in lower case if they are valid.
 fn host_of(text: &str) -> std::result::Result<String, &'static str> {
     if text.contains('@') {
         return Err("credentials are not taken from names: log in with docker or podman instead");

@@ -1,7 +1,7 @@
 //! Names of remote images: `https://`, `http://`, `s3://`, `oci://`.
 //!
-//! Only the spelling is checked here; no server is asked. The printed form of a reference never has a user,
-//! password or query.
+//! Parsing checks only the spelling; it contacts no server. The printed form of a reference never
+//! contains a user, password or query.
 
 use std::fmt;
 
@@ -13,32 +13,25 @@ use crate::{RemoteError, Result, redact};
 
 const SCHEMES: [&str; 4] = ["https", "http", "s3", "oci"];
 
-/// A remote image by name.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// A file on a web server. A user and password in the address are for that server only.
+    /// A file on a web server. A user and password in the address are sent to that server only.
     Http(Url),
-    /// An object in an S3-compatible store; endpoint and credentials come from the environment.
+    /// An object in an S3-compatible store. Endpoint and credentials come from the environment.
     S3 {
         bucket: String,
-        /// The name of the object.
         key: String,
     },
-    /// A manifest or blob in a registry.
     Oci(ImageName),
 }
 
 impl Reference {
-    /// Returns whether `text` names a remote image and not a file.
+    /// Returns whether `text` names a remote image rather than a local file.
     #[must_use]
     pub fn is_remote(text: &str) -> bool {
         scheme(text).is_some()
     }
 
-    /// Parses a reference.
-    ///
-    /// # Errors
-    /// [`RemoteError::Reference`] for a malformed reference.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |reason: &str| RemoteError::Reference {
             text: redact::for_message(text),
@@ -60,7 +53,6 @@ impl Reference {
         }
     }
 
-    /// Returns the reference as shown to people: without user, password and query.
     #[must_use]
     pub fn place(&self) -> String {
         match self {

@@ -15,19 +15,18 @@ use serde::Deserialize;
 use crate::credentials::helper;
 use crate::credentials::secret::Secret;
 
-/// Larger files are not those of docker or podman.
+/// Size limit. Files of docker and podman are far smaller.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Credentials for a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     Password {
         user: String,
         password: Secret,
     },
-    /// A refresh token, which is exchanged for tokens.
+    /// A refresh token, to be exchanged for access tokens.
     Identity(Secret),
-    /// A token that is sent as it is.
+    /// A token that is sent unchanged.
     Bearer(Secret),
 }
 
@@ -49,7 +48,6 @@ struct AuthEntry {
     registrytoken: String,
 }
 
-/// Returns the credentials for `repository` at `registry` from the first of `files` that has some.
 pub fn find(files: &[PathBuf], registry: &str, repository: &str) -> Option<Credentials> {
     files.iter().find_map(|file| {
         let config = read(file)?;
@@ -80,7 +78,6 @@ pub fn usual_files() -> Vec<PathBuf> {
     .collect()
 }
 
-/// Returns whether one of `files` names a credential helper.
 pub fn name_a_helper(files: &[PathBuf]) -> bool {
     let configs = files.iter().filter_map(|file| read(file));
     let mut named = configs.map(|config| {
@@ -110,7 +107,7 @@ fn read(file: &Path) -> Option<Config> {
         .ok()
 }
 
-/// Parses `bytes` as a file, for fuzzing; no program is started.
+/// Parses `bytes` as a file, for fuzzing. Starts no credential helper.
 #[cfg(feature = "fuzzing")]
 pub fn exercise(bytes: &[u8]) {
     if let Ok(config) = serde_json::from_slice::<Config>(bytes) {
@@ -152,7 +149,7 @@ impl Config {
     }
 }
 
-/// Returns the value whose key covers most of `registry/repository`.
+/// Returns the value of the longest key that covers `registry/repository`.
 fn best<'a, T>(
     map: Option<&'a HashMap<String, T>>,
     registry: &str,
@@ -169,7 +166,7 @@ fn best<'a, T>(
         .map(|(_, value)| value)
 }
 
-/// Returns a key without its scheme. Of a URL such as docker's `https://host/v1/`, only the host remains.
+/// Returns a key without its scheme. Reduces a URL such as docker's `https://host/v1/` to its host.
 fn normal(key: &str) -> String {
     let url = key
         .strip_prefix("https://")
@@ -183,7 +180,7 @@ fn normal(key: &str) -> String {
         "index.docker.io" | "registry-1.docker.io" => "docker.io".to_string(),
         host => host.to_string(),
     };
-    // The old form of the key for Docker Hub, without a scheme.
+    // Docker Hub's old key, without a scheme.
     if host == "docker.io" && path == "/v1" {
         return host;
     }
@@ -209,7 +206,7 @@ impl AuthEntry {
     }
 }
 
-/// Decodes `user:password` in base64, padded or not.
+/// Decodes base64 (padded or not) of `user:password`.
 fn decode(auth: &str) -> Option<Credentials> {
     let lenient =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
@@ -220,7 +217,7 @@ fn decode(auth: &str) -> Option<Credentials> {
     let (user, password) = text.split_once(':')?;
     Some(Credentials::Password {
         user: user.to_string(),
-        // Some writers of these files end the password with a NUL.
+        // Some programs end the password with a NUL.
         password: Secret(password.trim_end_matches('\0').to_string()),
     })
 }

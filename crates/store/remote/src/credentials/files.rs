@@ -18,15 +18,14 @@ use url::Url;
 use crate::http::site::Site;
 use crate::{RemoteError, Result};
 
-/// Length limit of a file.
+/// Size limit of a credential file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Files with credentials for web servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CredentialFiles {
     /// A file with `https://USER:PASSWORD@HOST` on each line.
     pub store: Option<PathBuf>,
-    /// A netrc file in place of `~/.netrc`.
+    /// A netrc file to use instead of `~/.netrc`.
     pub netrc: Option<PathBuf>,
 }
 
@@ -50,7 +49,6 @@ impl CredentialFiles {
         Ok(())
     }
 
-    /// Returns the files to read.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let netrc = self.netrc.clone().or_else(home_netrc);
         self.store.clone().into_iter().chain(netrc)
@@ -86,7 +84,7 @@ fn home_netrc() -> Option<PathBuf> {
     std::env::home_dir().map(|home| home.join(".netrc"))
 }
 
-/// User and password, percent-encoded.
+/// User and password from a file, percent-encoded.
 #[derive(Clone, PartialEq, Eq)]
 struct Found {
     user: String,
@@ -100,7 +98,7 @@ fn refused(path: &Path, reason: String) -> RemoteError {
     }
 }
 
-/// Reads a file that only its owner may read.
+/// Reads a credential file. Refuses a file that other users may read.
 fn read(path: &Path) -> std::result::Result<String, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let metadata = file.metadata().map_err(|error| error.to_string())?;
@@ -120,7 +118,7 @@ fn read(path: &Path) -> std::result::Result<String, String> {
 fn in_store(text: &str, url: &Url) -> std::result::Result<Option<Found>, String> {
     let lines = (1_usize..).zip(text.lines().map(str::trim));
     for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-        // The line itself is not shown: it may be a password.
+        // The error does not quote the line, which may be a password.
         let bad = || format!("line {number} is not https://USER:PASSWORD@HOST");
         let entry = Url::parse(line).map_err(|_| bad())?;
         let password = entry.password().ok_or_else(bad)?;
@@ -138,7 +136,7 @@ fn in_store(text: &str, url: &Url) -> std::result::Result<Option<Found>, String>
     Ok(None)
 }
 
-/// Returns whether an entry for `user` (percent-encoded) may be used for `url`, which may name a user.
+/// Returns whether an entry for `user` (percent-encoded) applies to `url`, which may name a user.
 fn is_user(url: &Url, user: &str) -> bool {
     url.username().is_empty() || url.username() == user
 }
@@ -175,7 +173,7 @@ fn in_netrc(text: &str, url: &Url) -> Option<Found> {
     }
 }
 
-/// Returns whether a machine name of a netrc file means the server of `url`.
+/// Returns whether a machine name of a netrc file matches the server of `url`.
 fn is_machine(name: &str, url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let port = url.port_or_known_default().unwrap_or_default();
@@ -186,12 +184,11 @@ fn is_machine(name: &str, url: &Url) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Percent-encodes text for an address.
 fn encoded(text: &str) -> String {
     text.replace('%', "%25")
 }
 
-/// Words between spaces, or in double quotes with backslash escapes.
+/// Iterates over words that are separated by spaces, or in double quotes with backslash escapes.
 struct Words<'t> {
     rest: &'t str,
 }

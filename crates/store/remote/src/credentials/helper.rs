@@ -1,7 +1,7 @@
 //! Credential helpers: `docker-credential-NAME get`.
 //!
-//! The program reads a server's address and writes JSON with user and secret. It gets ten seconds and 64 KiB.
-//! Its output is never shown, because it may contain the secret.
+//! The program reads a server's address and writes JSON with user and secret. Its time limit is ten
+//! seconds, its output limit 64 KiB. The output is never shown, because it may contain the secret.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,11 +14,11 @@ use serde::Deserialize;
 use crate::credentials::docker_config::Credentials;
 use crate::credentials::secret::Secret;
 
-/// Time limit of a helper. Some ask the user for a password.
+/// Time limit of a helper, which may ask the user for a password.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer that is read.
+/// Output limit of a helper, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
-/// User name that marks the secret as a refresh token.
+/// User name by which a helper marks the secret as a refresh token.
 const TOKEN_USER: &str = "<token>";
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ fn run(program: &str, input: &str, patience: Duration) -> std::io::Result<Vec<u8
         let started = threads::spawn("helper-answer", move || {
             let mut answer = Vec::new();
             let read = stdout.take(MAX_ANSWER).read_to_end(&mut answer);
-            // The receiver is gone once time is up.
+            // The receiver is gone after the timeout.
             let _ = sender.send(read.map(|_| answer));
         });
         if let Err(error) = started {
@@ -101,7 +101,8 @@ fn run(program: &str, input: &str, patience: Duration) -> std::io::Result<Vec<u8
     }
 }
 
-/// Returns the exit status of a program that has closed its output, if it ends within a second.
+/// Returns the exit status of a program that has closed its output, or `None` if it does not exit
+/// within a second.
 fn end_of(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
     for _ in 0..100 {
         if let Some(status) = child.try_wait()? {

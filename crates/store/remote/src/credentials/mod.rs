@@ -1,4 +1,5 @@
-//! Stored users and passwords: in files for web servers, in the files of docker and podman for registries.
+//! Stored credentials: files with passwords for web servers, and the files of docker and podman for
+//! registries.
 
 pub mod docker_config;
 pub mod files;

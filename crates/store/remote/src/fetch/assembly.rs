@@ -3,20 +3,19 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// The missing rest of a range, with the beginning of the current chunk.
+/// Collects the missing bytes of a range, one chunk at a time.
 pub struct Assembly {
     chunk_len: u64,
-    /// Offset of the current chunk.
+    /// Offset of the next missing byte.
     at: u64,
     end: u64,
-    /// The bytes of the chunk at `at` that have arrived.
+    /// The bytes of the current chunk that have arrived.
     buffer: Vec<u8>,
-    /// The mirrors that sent bytes of this chunk.
     senders: HashSet<usize>,
 }
 
 impl Assembly {
-    /// Expects `range`, whose start is a multiple of `chunk_len`.
+    /// Creates an assembly of `range`, whose start must be a multiple of `chunk_len`.
     pub fn new(chunk_len: u32, range: Range<u64>) -> Self {
         Self {
             chunk_len: u64::from(chunk_len).max(1),
@@ -27,13 +26,12 @@ impl Assembly {
         }
     }
 
-    /// Returns the range that is missing.
     pub const fn missing(&self) -> Range<u64> {
         self.at..self.end
     }
 
-    /// Adds the part of `bytes` that belongs to the current chunk. Returns the rest of `bytes` and, if the
-    /// chunk is complete now, the chunk with its offset.
+    /// Adds the part of `bytes` that belongs to the current chunk. Returns the rest of `bytes`, and
+    /// the chunk with its offset if it is now complete.
     pub fn push<'a>(
         &mut self,
         sender: usize,
@@ -54,13 +52,13 @@ impl Assembly {
         (rest, whole)
     }
 
-    /// Accepts the last complete chunk as right, and begins the next one.
+    /// Accepts the last complete chunk and begins the next one.
     pub fn accept(&mut self) {
         self.senders.clear();
     }
 
-    /// Marks the chunk at `start` as missing again, because it was wrong. Returns the mirror that sent it, if
-    /// a single one did.
+    /// Marks the wrong chunk at `start` as missing again. Returns the mirror that sent it, if all
+    /// its bytes came from one mirror.
     pub fn reject(&mut self, start: u64) -> Option<usize> {
         self.at = start;
         self.buffer = Vec::new();
@@ -72,7 +70,6 @@ impl Assembly {
         first.filter(|_| more.is_none())
     }
 
-    /// Returns the number of bytes of the incomplete chunk.
     pub const fn pending(&self) -> usize {
         self.buffer.len()
     }

@@ -1,7 +1,7 @@
-//! The blob of a chunk table as a source: a hash block is fetched when a digest in it is needed.
+//! A chunk table on a server as a source. Fetches a hash block when a digest in it is needed.
 //!
-//! The reader verifies the blocks. A block that is read again was wrong, so it is fetched from another
-//! mirror.
+//! The reader verifies the blocks. If it reads a block again, the block was wrong, so the second
+//! fetch goes to another mirror.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,7 +14,6 @@ use crate::fetch::{ChunkOutcome, Fetcher, Patience};
 use crate::origin::layout::{Part, TableLayout};
 use crate::{RemoteError, runtime};
 
-/// A chunk table at servers.
 pub struct TableSource {
     len: u64,
     place: String,
@@ -23,7 +22,6 @@ pub struct TableSource {
 }
 
 impl TableSource {
-    /// Creates the source of the table of `layout`.
     #[must_use]
     pub fn new(layout: &TableLayout, patience: Patience, counters: Arc<Counters>) -> Self {
         let blob = layout.blob.clone();

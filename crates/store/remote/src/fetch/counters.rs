@@ -8,7 +8,7 @@ use forerun_io::{Observer, Timer, Unpoisoned};
 
 use crate::{RemoteError, RemoteStatus};
 
-/// Seconds over which the rate is taken.
+/// The rate is the mean of this many seconds.
 const RATE_SECONDS: usize = 4;
 
 /// Counters of one image. They never decrease.
@@ -26,11 +26,11 @@ pub struct Counters {
     last_error: Mutex<Option<String>>,
     started: Instant,
     rate: Mutex<Rate>,
-    /// Receives each request, once there is an observer.
+    /// Receives each request. Set at most once.
     observer: OnceLock<Arc<Observer>>,
 }
 
-/// Bytes of the last seconds, in a ring of one slot for each second.
+/// Bytes received in the last seconds: a ring with one slot per second.
 #[derive(Debug, Default)]
 struct Rate {
     second: u64,
@@ -66,14 +66,13 @@ impl Counters {
         let _is_set_once = self.observer.set(observer);
     }
 
-    /// Starts the time of a request.
     pub(crate) fn timer(&self) -> Timer {
         self.observer
             .get()
             .map_or_else(Timer::default, |observer| observer.timer())
     }
 
-    /// Reports a finished request to the observer, with its offset and length in the image.
+    /// Reports a finished request to the observer. `place` is its offset and length in the image.
     pub(crate) fn request_ended(&self, timer: Timer, place: (u64, u64), ok: bool) {
         if let Some(observer) = self.observer.get() {
             observer.fetched(timer, place, ok);
@@ -89,13 +88,12 @@ impl Counters {
         }
     }
 
-    /// Counts bytes that must be fetched again.
+    /// Counts bytes that were dropped and must be fetched again.
     pub(crate) fn discarded(&self, bytes: usize) {
         self.discarded
             .fetch_add(forerun_io::u64_from(bytes), Ordering::Relaxed);
     }
 
-    /// Counts bytes with a wrong digest.
     pub(crate) fn wrong(&self, bytes: u64) {
         self.wrong.fetch_add(bytes, Ordering::Relaxed);
         self.discarded.fetch_add(bytes, Ordering::Relaxed);
@@ -111,19 +109,18 @@ impl Counters {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a read that had to wait, and its time.
     pub(crate) fn waited(&self, time: Duration) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.waited_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Counts bytes that needed no fetching: copied from other images in the cache, or zeros.
+    /// Counts bytes that were not fetched because another image in the cache has them or because
+    /// they are zeros.
     pub(crate) fn adopted(&self, bytes: u64) {
         self.adopted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Copies the counters into `status`.
     pub(crate) fn fill(&self, status: &mut RemoteStatus) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         status.requests = get(&self.requests);
@@ -162,14 +159,14 @@ impl Counters {
     }
 }
 
-/// A locked rate, with the current second.
+/// The locked rate at the current second.
 struct MovingRate<'a> {
     second: u64,
     rate: MutexGuard<'a, Rate>,
 }
 
 impl MovingRate<'_> {
-    /// Returns the slot of the current second. Empties the slots of seconds that are too old.
+    /// Returns the slot of the current second, after clearing the slots of outdated seconds.
     fn current(&mut self) -> Option<&mut u64> {
         let slots = forerun_io::u64_from(RATE_SECONDS);
         let new = self.second.saturating_sub(self.rate.second).min(slots);

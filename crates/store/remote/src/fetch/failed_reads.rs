@@ -1,7 +1,7 @@
-//! Remembers reads that have just failed without an answer, so that repeated reads fail soon.
+//! Remembers reads that failed without an answer, so that repeated reads fail soon.
 //!
-//! The kernel repeats a failed read several times, as readahead and then page by page. If each of
-//! them waited for the server again, a program would get its error after several timeouts.
+//! The kernel repeats a failed read several times: first as readahead, then page by page. If each
+//! of these reads waited for the server, a program would get its error only after several timeouts.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use forerun_io::Unpoisoned;
 
 use crate::fetch::tuning::{FAILED_READS, REPEATED_READ};
 
-/// The chunks that readers have recently waited for in vain.
+/// Chunks that readers waited for without success in the last second.
 #[derive(Default)]
 pub struct Outage {
     failed: Mutex<Vec<Failed>>,
@@ -36,14 +36,14 @@ impl Outage {
         });
     }
 
-    /// Returns whether a reader has just waited for `chunk` in vain.
+    /// Returns whether a reader has recently waited for `chunk` without success.
     pub fn has_failed(&self, chunk: u64) -> bool {
         let failed = self.failed.lock().unpoisoned();
         let mut recent = failed.iter().rev();
         recent.any(|failed| failed.chunks.contains(&chunk) && failed.at.elapsed() < REPEATED_READ)
     }
 
-    /// Forgets all failures: a server has answered, or is about to be asked in another way.
+    /// Forgets all failures, because a server has answered or the servers or credentials change.
     pub fn clear(&self) {
         self.failed.lock().unpoisoned().clear();
     }

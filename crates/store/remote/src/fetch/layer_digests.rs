@@ -1,8 +1,8 @@
-//! The digests of a layer's chunks, kept once the whole layer was verified.
+//! Stores the digests of a layer's chunks once the whole layer was verified.
 //!
-//! A manifest has one digest for a layer, so no byte is verified before the whole layer has arrived. From
-//! then on each chunk is known to be right, and the digests of the chunks are kept. If the cache evicts the
-//! layer, it can later be fetched and verified chunk by chunk.
+//! A manifest has one digest for a layer, so no byte is verified before the whole layer has
+//! arrived. Then each chunk is known to be right, and the digests of the chunks are stored. If the
+//! cache evicts the layer, it can later be fetched and verified chunk by chunk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use forerun_io::MemorySource;
 use crate::error::cache_error;
 use crate::{RemoteError, Result};
 
-/// The place of the chunk digests of one layer.
+/// The file that stores the chunk digests of one layer.
 pub struct LayerTable {
     slot: IndexSlot,
     geometry: Geometry,
 }
 
 impl LayerTable {
-    /// Opens the place for the layer with this digest. All files are opened here and none later.
+    /// Opens the file for the layer with this digest. Later calls open no further files.
     pub fn open(cache: &Path, digest: Digest, geometry: Geometry) -> Result<Self> {
         let (len, size) = (geometry.len(), geometry.chunk_size());
         let identity = format!("chunks of {size} of {len} with digest {digest}");
@@ -28,13 +28,11 @@ impl LayerTable {
         Ok(Self { slot, geometry })
     }
 
-    /// Returns the kept table.
     pub fn load(&self) -> Option<ChunkTable> {
         let digests = self.slot.load(u64::MAX)?;
         ChunkTable::of_digests(self.geometry, digests)
     }
 
-    /// Keeps the table of a verified layer.
     pub fn keep(&self, table: &ChunkTable) {
         if let Err(error) = self.slot.store(&table.digests()) {
             tracing::debug!(%error, "the digests of the chunks of a layer could not be kept");
@@ -42,10 +40,8 @@ impl LayerTable {
     }
 }
 
-/// Converts a table for use by a blob of the cache.
-///
-/// # Errors
-/// [`RemoteError::Refused`] with `place` for an impossible table.
+/// Converts a table for use by a blob of the cache. Refuses an inconsistent table; `place` is for
+/// the error.
 pub fn verified(table: ChunkTable, place: &str) -> Result<Arc<VerifiedTable>> {
     let (geometry, root) = (table.geometry(), table.root());
     let source = Arc::new(MemorySource::new(table.into_bytes()));

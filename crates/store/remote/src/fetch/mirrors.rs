@@ -1,7 +1,7 @@
 //! The health of mirrors: the next request goes to the first one without recent failures.
 //!
-//! Health is kept for each position in the list of mirrors and not for each blob, because an image of a
-//! registry is many blobs at the same few servers.
+//! Health is recorded for each position in the list of mirrors and not for each blob, because a
+//! container image is many blobs on the same few servers.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
@@ -11,32 +11,31 @@ use forerun_io::Unpoisoned;
 
 use crate::RemoteError;
 
-/// Longest time that a failed mirror comes after the others.
+/// Longest time for which a failed mirror ranks after the others.
 const DEMOTED: Duration = Duration::from_secs(60);
-/// Time that a mirror that sent wrong bytes comes last.
+/// Time for which a mirror that sent wrong bytes ranks last.
 const DISTRUSTED: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Default)]
 struct MirrorHealth {
-    /// Failures in a row.
     failures: u32,
-    /// The mirror comes after others until then.
+    /// Until then, the mirror ranks after mirrors without failures.
     demoted: Option<Instant>,
-    /// The mirror sent wrong bytes and comes last until then.
+    /// Until then, the mirror ranks last, because it sent wrong bytes.
     distrusted: Option<Instant>,
-    /// The mirror gets no requests until then.
+    /// Until then, the mirror gets no requests, because it asked for a pause.
     busy: Option<Instant>,
 }
 
-/// The health of each mirror.
 #[derive(Default)]
 pub struct Health {
     mirrors: Mutex<Vec<MirrorHealth>>,
 }
 
 impl Health {
-    /// Picks which of `count` mirrors to ask now, and how long to wait before. Mirrors in `out` are not
-    /// asked; mirrors in `tried` only if no other is left. Returns `None` if all are out.
+    /// Picks one of `count` mirrors, and returns how long to wait before the request. Never picks
+    /// mirrors in `out`; picks one in `tried` only if no other remains. Returns `None` if all are
+    /// in `out`.
     pub fn pick(
         &self,
         count: usize,
@@ -68,7 +67,6 @@ impl Health {
         Some((index, wait))
     }
 
-    /// Records that a request to mirror `index` succeeded.
     pub fn succeeded(&self, index: usize) {
         let mut mirrors = self.lock(index + 1);
         if let Some(mirror) = mirrors.get_mut(index) {
@@ -78,7 +76,6 @@ impl Health {
         }
     }
 
-    /// Records that a request to mirror `index` failed with `error`.
     pub fn failed(&self, index: usize, error: &RemoteError) {
         let now = Instant::now();
         let mut mirrors = self.lock(index + 1);
@@ -98,7 +95,7 @@ impl Health {
         }
     }
 
-    /// Forgets all failures, after the user has changed something.
+    /// Forgets all failures, after the user has changed servers or credentials.
     pub fn forget(&self) {
         self.mirrors.lock().unpoisoned().clear();
     }

@@ -1,13 +1,15 @@
-//! Fetches the bytes of a range from one or more servers that hold the same image.
+//! Fetches a range of an image from one or more servers that have the image.
 //!
-//! An answer that ends early is resumed where it ended, at the same server or the next one. Complete chunks
-//! are handed over one by one. A chunk that the taker calls wrong is fetched again, from another server if
-//! there is one. The server that sent it comes last from then on.
+//! An answer that ends early is resumed where it ended, at the same server or the next one.
+//! Complete chunks are handed to a callback one by one. A chunk that the callback rejects as wrong
+//! is fetched again, from another server if there is one; the server that sent it ranks last from
+//! then on.
 //!
-//! Three limits bound the time: a request that stalls is given up, attempts without progress are counted, and
-//! a range has failed if no chunk of it arrives within the timeout, even if bytes trickle in.
+//! Three limits bound the time: a stalled request is abandoned, attempts without progress are
+//! counted, and a range fails if no chunk of it arrives within the timeout, even if bytes trickle
+//! in.
 //!
-//! Nothing here knows which ranges are wanted when; the scheduler does.
+//! The scheduler, not this module, decides which ranges to fetch.
 
 mod assembly;
 pub mod chunk_table;
@@ -36,28 +38,25 @@ use counters::Counters;
 use mirrors::Health;
 use retry::Backoff;
 
-/// The outcome of handing over a chunk.
+/// The outcome of handing a chunk to the callback.
 #[derive(Clone, Debug)]
 pub enum ChunkOutcome {
     Kept,
-    /// The bytes do not have this digest, which is that of the chunk.
+    /// The chunk does not have this digest, which it should have.
     Wrong(Digest),
-    /// The chunk could not be verified or stored.
     Failed(RemoteError),
 }
 
-/// Time limits and retries.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Longest time without a chunk.
+    /// Longest time between two complete chunks.
     pub timeout: Duration,
-    /// Longest time without a byte in one request.
+    /// Longest time between two bytes of one request.
     pub stall: Duration,
-    /// Attempts in a row without progress, after the first.
+    /// Consecutive attempts without progress after the first one.
     pub retries: u32,
 }
 
-/// Fetches ranges of one image.
 pub struct Fetcher {
     parts: Vec<Part>,
     chunk_len: u32,
@@ -66,7 +65,7 @@ pub struct Fetcher {
     counters: Arc<Counters>,
 }
 
-/// A request: the part, the index of the mirror, and how long it may stall.
+/// One request: the part, the index of the mirror, and how long it may stall.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
     part: &'a Part,
@@ -74,13 +73,13 @@ struct Ask<'a> {
     stall: Duration,
 }
 
-/// The result of a request that did not fail.
 struct Answered {
     bytes: u64,
 }
 
 impl Fetcher {
-    /// Creates a fetcher for an image of consecutive `parts`. It hands over chunks of `chunk_len`.
+    /// Creates a fetcher for an image made of consecutive `parts`. It delivers chunks of
+    /// `chunk_len` bytes.
     #[must_use]
     pub fn new(
         parts: Vec<Part>,
@@ -97,7 +96,7 @@ impl Fetcher {
         }
     }
 
-    /// Reads credentials again and gives every mirror a new chance.
+    /// Reads credentials again and forgets the failures of all mirrors.
     pub fn reload(&self) {
         self.health.forget();
         for origin in self.parts.iter().flat_map(|part| &part.blob.mirrors) {
@@ -105,7 +104,8 @@ impl Fetcher {
         }
     }
 
-    /// Records that the last bytes for `at` were wrong: the first mirror is asked last from now on.
+    /// Records that the last bytes fetched for `at` were wrong. The mirror asked first so far ranks
+    /// last from then on.
     pub fn distrust(&self, at: u64) {
         let Some(part) = self.part(at) else {
             return;
@@ -122,7 +122,7 @@ impl Fetcher {
         }
     }
 
-    /// Returns the end of the part that holds byte `at`: requests do not cross it.
+    /// Returns the end of the part that contains byte `at`. Requests do not cross it.
     #[must_use]
     pub fn part_end(&self, at: u64) -> u64 {
         self.part(at)
@@ -136,8 +136,8 @@ impl Fetcher {
         parts.any(|part| part.blob.description.whole)
     }
 
-    /// Returns the bytes of all parts that hold bytes of `range`: servers without range requests send whole
-    /// parts.
+    /// Returns the bytes of all parts that overlap `range`. Servers without range requests send
+    /// whole parts.
     #[must_use]
     pub fn parts_of(&self, range: &Range<u64>) -> Range<u64> {
         let first = self.part(range.start);
@@ -151,11 +151,10 @@ impl Fetcher {
         self.parts.get(after.checked_sub(1)?)
     }
 
-    /// Fetches `range`, which begins at a chunk, and hands over its chunks in order.
+    /// Fetches `range`, which starts at a chunk boundary, and passes its chunks to `take` in order.
     ///
-    /// # Errors
-    /// The error of the last attempt, when no server is left or a limit is reached. Chunks that were already
-    /// handed over are kept.
+    /// Fails with the error of the last attempt when no server remains or a limit is reached.
+    /// Chunks already passed to `take` stay valid.
     pub async fn fetch<F, T>(&self, range: Range<u64>, mut take: F) -> Result<()>
     where
         F: FnMut(u64, Vec<u8>) -> T,
@@ -211,7 +210,7 @@ impl Fetcher {
                     continue;
                 }
                 Ok(_) => self.network(part, index, "the answer was empty"),
-                // This is no server's fault, and no other server can help.
+                // No server is at fault, and no other server can help.
                 Err(error @ RemoteError::Closed { .. }) => return Err(error),
                 Err(error) => error,
             };
@@ -246,7 +245,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Makes one request to one server, for all missing bytes of the part.
+    /// Sends one request, for all missing bytes of the part, to one server.
     async fn attempt<F, T>(
         &self,
         ask: Ask<'_>,
@@ -297,7 +296,8 @@ impl Fetcher {
             bytes += forerun_io::u64_from(piece.len());
             self.counters.received(piece.len());
             if piece.is_empty() {
-                // The server sent bytes before the range, which were skipped.
+                // The server sent bytes before the range, which were skipped. They count as
+                // progress.
                 *deadline = after(self.patience.timeout);
             }
             let mut rest: &[u8] = &piece;
@@ -317,7 +317,7 @@ impl Fetcher {
         Ok(Answered { bytes })
     }
 
-    /// Hands a complete chunk to the taker. A chunk that the taker does not keep is missing again.
+    /// Passes a complete chunk to `take`. If `take` does not keep the chunk, it is missing again.
     async fn hand_over<F, T>(
         &self,
         ask: Ask<'_>,
@@ -359,7 +359,7 @@ impl Fetcher {
         }
     }
 
-    /// Waits for `work`, until the time limit of a stall or the deadline.
+    /// Waits for `work` until it stalls or the deadline passes.
     async fn patient<T>(
         &self,
         ask: Ask<'_>,
@@ -380,7 +380,7 @@ impl Fetcher {
         }
     }
 
-    /// Returns the error for a byte that belongs to no part. A sound layout has no such byte.
+    /// Returns the error for a byte outside all parts. A valid layout has no such byte.
     fn lost(&self, at: u64) -> RemoteError {
         RemoteError::Refused {
             place: self

@@ -5,7 +5,6 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The pauses after consecutive failures.
 pub struct Backoff {
     count: u32,
 }
@@ -15,12 +14,12 @@ impl Backoff {
         Self { count: 0 }
     }
 
-    /// Returns the number of failures so far.
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Counts a failure and returns the pause after it: between half of the doubled time and all of it.
+    /// Counts a failure. Returns the pause after it: at random between half and all of the doubled
+    /// time.
     pub fn next(&mut self) -> Duration {
         let full = FIRST.saturating_mul(1 << self.count.min(16)).min(LONGEST);
         self.count = self.count.saturating_add(1);

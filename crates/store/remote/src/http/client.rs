@@ -1,8 +1,8 @@
 //! Builds HTTP clients: TLS roots, redirects, user agent, connection timeout.
 //!
-//! A client follows no redirects, or only those that `redirect.rs` allows, and sends credentials only as long
-//! as host and port stay the same. It has no total timeout, since bodies are as long as images; the fetcher
-//! watches for stalls.
+//! A client follows either no redirects or those that `redirect.rs` allows. It sends credentials
+//! only while host and port stay the same. It has no total timeout, since bodies are as long as
+//! images; the fetcher detects stalls.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,18 +17,17 @@ use crate::http::local_addresses::{self, LeadsInward};
 use crate::http::proxies;
 use crate::{RemoteError, Result};
 
-/// Variable that names a PEM file of certificates to trust besides those of the system.
+/// Variable that names a PEM file of certificates to trust in addition to the system's.
 pub const CA_FILE_VARIABLE: &str = "FORERUN_CA_FILE";
 
-/// Most redirects followed for one request.
+/// Largest number of redirects followed per request.
 const REDIRECTS: usize = 8;
 
-/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// A PEM file of further trusted certificates. Without it, the variable [`CA_FILE_VARIABLE`] is read.
+    /// A PEM file of additional trusted certificates. If `None`, the variable [`CA_FILE_VARIABLE`]
+    /// names it.
     pub ca_file: Option<PathBuf>,
-    /// Time limit for making a connection.
     pub connect_timeout: Duration,
     /// Whether to follow redirects. A caller that checks each target itself turns this off.
     pub follow_redirects: bool,
@@ -44,10 +43,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// Builds a client.
-///
-/// # Errors
-/// [`RemoteError::Reference`] with the certificate file, if that cannot be used.
+/// Builds a client. Fails if the certificate file cannot be used.
 pub fn build(options: &ClientOptions) -> Result<reqwest::Client> {
     let failed = |reason: String| RemoteError::Reference {
         text: "TLS".to_owned(),
@@ -86,7 +82,7 @@ fn failed_proxy(error: &reqwest::Error) -> RemoteError {
     }
 }
 
-/// Reads the certificates of the system, and those of the user's file.
+/// Reads the system's certificates and those of the user's file.
 fn roots(options: &ClientOptions) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
@@ -115,7 +111,6 @@ fn roots(options: &ClientOptions) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Follows a redirect unless its target is not allowed, or there were too many.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let from = attempt.previous().last();
     if let Some(Err(reason)) = from.map(|from| crate::http::redirect::check(from, attempt.url())) {
@@ -127,13 +122,14 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     attempt.follow()
 }
 
-/// Formats an error of the client with all causes, but without the address, which may contain credentials.
+/// Formats an error of the client with all causes but without the address, which may contain
+/// credentials.
 #[must_use]
 pub fn describe(error: &reqwest::Error) -> String {
     let first = std::error::Error::source(error);
     let causes = std::iter::successors(first, |cause| cause.source());
     let causes = causes.map(ToString::to_string);
-    // Layers of the client: their names mean nothing to a user.
+    // Skips the client's internal layers, whose names mean nothing to a user.
     let is_layer =
         |text: &String| text.starts_with("client error (") || text == "tcp connect error";
     let mut texts: Vec<_> = causes.filter(|text| !is_layer(text)).collect();
@@ -151,7 +147,6 @@ pub fn describe(error: &reqwest::Error) -> String {
     texts.join(": ")
 }
 
-/// Returns the error for the failure of a request or body.
 #[must_use]
 pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
     let place = place.to_owned();
@@ -165,14 +160,14 @@ pub fn failure(place: &str, error: &reqwest::Error) -> RemoteError {
     RemoteError::Network { place, reason }
 }
 
-/// Returns whether the connection was refused because a redirect leads to this machine.
+/// Returns whether the connection was refused because a redirect led to this machine.
 fn leads_inward(error: &reqwest::Error) -> bool {
     let first = std::error::Error::source(error);
     let mut causes = std::iter::successors(first, |cause| cause.source());
     causes.any(|cause| cause.is::<LeadsInward>())
 }
 
-/// Returns the defect of the server's certificate, if that was the cause.
+/// Returns the defect of the server's certificate, if that caused the error.
 fn untrusted(error: &reqwest::Error) -> Option<String> {
     forerun_io::causes(error).find_map(|cause| match cause.downcast_ref()? {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {

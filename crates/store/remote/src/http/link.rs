@@ -1,13 +1,13 @@
-//! The `Link` header (RFC 8288): where the next page of a list is.
+//! The `Link` header (RFC 8288), which gives the next page of a list.
 
 use crate::http::parameter;
 
-/// Longest header that is parsed.
+/// Length limit of a header, in bytes.
 const MAX_HEADER: usize = 8 * 1024;
 const SPACES: [char; 2] = [' ', '\t'];
 
-/// Returns the target of the first link in `header` with the relation `next`. The target is an unchecked URL
-/// reference.
+/// Returns the target of the first link in `header` with the relation `next`. The target is an
+/// unchecked URL reference.
 pub fn next(header: &str) -> Option<&str> {
     if header.len() > MAX_HEADER {
         return None;
@@ -24,7 +24,7 @@ pub fn next(header: &str) -> Option<&str> {
     }
 }
 
-/// Parses the parameters of a link. Returns whether it leads to the next page, and the text after the
+/// Parses the parameters of a link. Returns whether its relation is `next`, and the text after the
 /// parameters.
 fn is_next(parameters: &str) -> Option<(bool, &str)> {
     let mut relation: Option<String> = None;
@@ -67,7 +67,7 @@ mod tests {
             ("<p,q>; rel=prev , , <n;m>; rel=next; other", Some("n;m")),
             ("<x>; title=\"\\\"\"; rel=next", Some("x")),
             ("<>; rel=next", Some("")),
-            // The first relation of a link counts.
+            // Only the first relation of a link counts.
             ("<x>; rel=prev; rel=next", None),
             ("<x>; rel=nextpage", None),
             ("<x>; rel", None),

@@ -1,7 +1,8 @@
-//! Addresses to which no other machine may redirect this one, because local servers trust local clients.
+//! Blocks redirects from other machines to addresses of this one, because local servers trust local
+//! clients.
 //!
-//! The name of a redirect target or token server can resolve to any address, so addresses are checked when a
-//! connection is made. Names that the user gave may lead anywhere.
+//! The name of a redirect target or token server can resolve to any address, so addresses are
+//! checked when a connection is made. Names that the user gave may resolve to any address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +12,7 @@ use forerun_io::Unpoisoned;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
-/// The hosts that the user gave, and whether they were found to be inward.
+/// The hosts that the user gave, and whether they resolved to an inward address.
 static OWN: LazyLock<Mutex<HashMap<String, bool>>> = LazyLock::new(Mutex::default);
 
 fn own() -> MutexGuard<'static, HashMap<String, bool>> {
@@ -25,7 +26,7 @@ pub fn allow(url: &Url) {
     }
 }
 
-/// Returns whether a host that the user gave was found to be inward.
+/// Returns whether a host that the user gave resolved to an inward address.
 pub fn is_known(host: &str) -> bool {
     own().get(host).copied().unwrap_or_default()
 }
@@ -39,7 +40,7 @@ pub fn is_inward(address: IpAddr) -> bool {
             let [a, b] = high.to_be_bytes();
             let [c, d] = low.to_be_bytes();
             let is_translated = (first, second) == (0x64, 0xff9b);
-            // `::` and `::1` have the form of an embedded address too.
+            // `::` and `::1` also have the form of an embedded address.
             let embedded = if is_translated {
                 Some(Ipv4Addr::new(a, b, c, d))
             } else {
@@ -50,19 +51,18 @@ pub fn is_inward(address: IpAddr) -> bool {
     }
 }
 
-/// The error for a name that another machine gave and that leads inward.
+/// The error for a name that another machine gave and that resolves to an inward address.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("another machine redirects to {0}, an address of this machine")]
 pub struct LeadsInward(String);
 
-/// Returns the addresses that may be connected to.
 fn allowed(host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, LeadsInward> {
     let is_inward = |address: &SocketAddr| is_inward(address.ip());
     if !found.iter().any(is_inward) {
         return Ok(found);
     }
     if host == "localhost" {
-        // Redirects to it are refused by name.
+        // Redirects to this host are refused by name.
         return Ok(found);
     }
     if let Some(known) = own().get_mut(host) {
@@ -77,7 +77,7 @@ fn allowed(host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, LeadsI
     }
 }
 
-/// Resolves names with the system's resolver, and refuses those that lead inward.
+/// Resolves names with the system's resolver, and refuses those with inward addresses.
 pub struct Resolver;
 
 impl Resolve for Resolver {

@@ -1,4 +1,5 @@
-//! Code that all protocols share: the client, its rules for redirects and proxies, and checks of answers.
+//! Code that all protocols share: the client, rules for redirects and proxies, and checks of
+//! answers.
 
 pub mod client;
 pub mod link;

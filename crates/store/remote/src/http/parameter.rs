@@ -1,6 +1,7 @@
-//! The value of a parameter in a header: a token or a quoted string (RFC 9110, section 5.6).
+//! Parses the value of a header parameter: a token or a quoted string (RFC 9110, section 5.6).
 
-/// Parses a value at the start of `text`, and returns it with the rest. A token ends before one of `ends`.
+/// Parses a value at the start of `text`. Returns it with the text after it. A token ends before
+/// one of `ends`.
 pub fn value<'t>(text: &'t str, ends: &[char]) -> Option<(String, &'t str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(ends).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Proxies: those of the environment, but none for servers on this machine.
+//! Proxies from the environment. Servers on this machine are contacted directly.
 //!
 //! A proxy on another machine cannot reach servers on this machine, and would see the requests and
 //! credentials.
@@ -8,16 +8,13 @@ use url::Url;
 
 use crate::http::local_addresses;
 
-/// This machine, as `NO_PROXY` lists hosts.
+/// This machine, in the syntax of `NO_PROXY`.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
 type MakeProxy = fn(String) -> reqwest::Result<Proxy>;
 
-/// Sets the proxies that `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY` name, in capitals or not, except
-/// for the hosts of `NO_PROXY`.
-///
-/// # Errors
-/// An invalid address of a proxy.
+/// Sets the proxies of the variables `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY`, in capitals or
+/// not, except for the hosts of `NO_PROXY`. Fails if the address of a proxy is invalid.
 pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
     let variable = |name: &str| {
         let value = std::env::var(name).or_else(|_| std::env::var(name.to_lowercase()));
@@ -27,7 +24,7 @@ pub fn set(builder: ClientBuilder) -> reqwest::Result<ClientBuilder> {
         Some(hosts) => format!("{hosts},{LOOPBACK}"),
         None => LOOPBACK.to_owned(),
     };
-    // In a program that a web server runs, HTTP_PROXY is the header `Proxy` of a client.
+    // A program run by a web server (CGI) gets the client's `Proxy` header as HTTP_PROXY.
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
     let kinds: [(&str, MakeProxy); 3] = [
         ("HTTP_PROXY", Proxy::http),

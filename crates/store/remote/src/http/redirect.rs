@@ -1,7 +1,7 @@
 //! Rules for redirects.
 //!
-//! A redirect is not followed from https to http, nor from another machine to this one
-//! (`local_addresses.rs`), nor if its address contains credentials.
+//! A redirect is not followed if it leads from https to http or from another machine to this one
+//! (`local_addresses.rs`), or if its address contains credentials.
 
 use url::Url;
 
@@ -10,7 +10,7 @@ use crate::http::local_addresses;
 use crate::http::site::Site;
 use crate::{RemoteError, Result};
 
-/// Resolves `location` against `from`, if the redirect may be followed.
+/// Resolves `location` against `from`. Fails if the redirect may not be followed.
 pub fn follow(from: &Url, location: &str) -> Result<Url> {
     let refused = |reason: &str| RemoteError::Refused {
         place: place_of(from),
@@ -23,7 +23,7 @@ pub fn follow(from: &Url, location: &str) -> Result<Url> {
     Ok(to)
 }
 
-/// Checks that a redirect may be followed. The error is the reason why not.
+/// Checks that a redirect may be followed. Otherwise returns the reason.
 pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
     let (Some(old), Some(new)) = (Site::of(from), Site::of(to)) else {
         return Err("a redirect to what is neither http nor https");
@@ -34,7 +34,7 @@ pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
     if new.is_inward() && !old.is_inward() {
         return Err("a redirect to this machine is not followed");
     }
-    // A site that may itself be inward may redirect to names that lead inward.
+    // An inward server may redirect to other inward names.
     if old.is_inward() {
         local_addresses::allow(to);
     }

@@ -1,4 +1,4 @@
-//! Answers to range requests: checks their heads and bounds their bodies.
+//! Checks the heads of answers to range requests, and limits the length of their bodies.
 
 use std::future::ready;
 use std::ops::Range;
@@ -19,18 +19,15 @@ use crate::{RemoteError, Result};
 /// The bytes of an answer as they arrive.
 pub type Body = BoxStream<'static, Result<Bytes>>;
 
-/// A `Content-Range`: a range of bytes, and the total length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentRange {
-    /// Offset of the first byte, and of the byte after the last. `None` in answers with only the length of
-    /// the blob.
+    /// Start and end (exclusive) in bytes. `None` if the header has only the length of the blob.
     pub range: Option<(u64, u64)>,
-    /// Length of the blob, if the server gives it.
     pub total: Option<u64>,
 }
 
 impl ContentRange {
-    /// Parses `bytes FIRST-LAST/TOTAL`. Either side of the slash may be `*`.
+    /// Parses `bytes FIRST-LAST/TOTAL`. Each side of the slash may be `*`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (range, total) = text.trim().strip_prefix("bytes ")?.trim().split_once('/')?;
@@ -53,20 +50,19 @@ impl ContentRange {
     }
 }
 
-/// Parses a number without a sign, which `parse` would accept.
+/// Parses a number. Rejects the sign that `str::parse` would accept.
 fn number(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?
 }
 
-/// Returns a header as text.
 #[must_use]
 pub fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Returns the error for an answer other than the wanted one.
+/// Returns the error for an answer with an unexpected status.
 #[must_use]
 pub fn refusal(place: &str, status: StatusCode, headers: &HeaderMap) -> RemoteError {
     let place = place.to_owned();
@@ -90,7 +86,7 @@ pub fn refusal(place: &str, status: StatusCode, headers: &HeaderMap) -> RemoteEr
     }
 }
 
-/// Parses a `Retry-After`, in seconds or as a date, into a duration.
+/// Parses a `Retry-After`, given in seconds or as a date.
 fn retry_after(text: &str) -> Option<Duration> {
     if let Some(seconds) = number(text.trim()) {
         return Some(Duration::from_secs(seconds));
@@ -103,11 +99,11 @@ fn retry_after(text: &str) -> Option<Duration> {
     )
 }
 
-/// Checks the head of an answer to a request for `range` of a blob of `total` bytes. Returns the body, which
-/// is never longer than the head says.
+/// Checks the head of an answer to a request for `range` of a blob of `total` bytes. Returns the
+/// body, which is never longer than the head says.
 ///
 /// # Errors
-/// The error in the head; [`RemoteError::NoRanges`] for the whole blob in place of a part;
+/// The error in the head; [`RemoteError::NoRanges`] for the whole blob instead of a part;
 /// [`RemoteError::Changed`] for another length of the blob.
 pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) -> Result<Body> {
     let refused = |reason: String| RemoteError::Refused {
@@ -156,8 +152,8 @@ pub fn partial(place: &str, answer: Response, range: &Range<u64>, total: u64) ->
     Ok(bounded(place.to_owned(), answer, len))
 }
 
-/// Checks the head of an answer with the whole blob of `total` bytes, and returns the bytes of `range`. The
-/// body has an empty piece for each piece of the answer that lies before the range.
+/// Checks the head of an answer with the whole blob of `total` bytes. Returns the bytes of `range`.
+/// The body has an empty piece for each piece of the answer that lies before the range.
 ///
 /// # Errors
 /// The error in the head; [`RemoteError::Changed`] for another length of the blob.
@@ -173,16 +169,13 @@ pub fn whole(place: &str, answer: Response, range: &Range<u64>, total: u64) -> R
     Ok(cut(bounded(place.to_owned(), answer, total), range))
 }
 
-/// Checks the head of an answer with the whole blob, of unknown length, and returns the body.
-///
-/// # Errors
-/// The error in the head.
+/// Checks the head of an answer with the whole blob of unknown length. Returns the body.
 pub fn endless(place: &str, answer: Response) -> Result<Body> {
     check_whole(place, &answer)?;
     Ok(bounded(place.to_owned(), answer, u64::MAX))
 }
 
-/// Checks that an answer is the whole blob, without a content encoding.
+/// Checks that an answer is the whole blob without a content encoding.
 fn check_whole(place: &str, answer: &Response) -> Result<()> {
     let (status, headers) = (answer.status(), answer.headers());
     if status != StatusCode::OK {
@@ -197,7 +190,6 @@ fn check_whole(place: &str, answer: &Response) -> Result<()> {
     }
 }
 
-/// Returns the bytes of `range` of a body. Ends after them.
 fn cut(body: Body, range: &Range<u64>) -> Body {
     let mut skip = range.start;
     let mut left = range.end - range.start;
@@ -217,7 +209,7 @@ fn cut(body: Body, range: &Range<u64>) -> Body {
     .boxed()
 }
 
-/// Returns the body of `answer`, without empty pieces, up to `len` bytes; a longer one is an error.
+/// Returns the body of `answer` without empty pieces. Fails if it is longer than `len` bytes.
 #[must_use]
 pub fn bounded(place: String, answer: Response, len: u64) -> Body {
     let mut left = len;

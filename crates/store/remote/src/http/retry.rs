@@ -1,8 +1,8 @@
 //! Retries of requests with transient errors.
 //!
-//! This is for requests that are made once per image or upload: descriptions, manifests, tokens, uploads. The
-//! fetcher retries reads of blobs itself. Pauses double, with a jitter of up to one half, so that many
-//! clients do not retry at the same moment.
+//! This is for requests made once per image or upload: descriptions, manifests, tokens, uploads.
+//! The fetcher retries reads of blobs itself. Pauses double, with a jitter of up to one half, so
+//! that clients do not retry in step.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -12,17 +12,16 @@ use crate::{RemoteError, Result};
 /// Longest pause, even if a server asks for more.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// The number of attempts and the pauses between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Retries {
     pub attempts: u32,
-    /// Pause before the second attempt; doubled before each further one.
+    /// Pause before the second attempt. It doubles before each further one.
     pub pause: Duration,
-    /// No attempt begins later than this after the first.
+    /// No attempt starts later than this after the first.
     pub within: Duration,
 }
 
-/// Runs `attempt` until it succeeds, fails for good, or has failed as often as `retries` allows.
+/// Runs `attempt` until it succeeds, fails permanently, or has failed as often as `retries` allows.
 pub async fn retry<T, F>(retries: Retries, mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

@@ -1,4 +1,4 @@
-//! Identity of servers, and the rule for servers without TLS.
+//! The identity of servers, and the rule for servers without TLS.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::address::place_of;
 use crate::http::local_addresses;
 use crate::{RemoteError, Result};
 
-/// Scheme, host and port: the server that credentials are for.
+/// Scheme, host and port: the server that credentials belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site {
     scheme: String,
@@ -18,7 +18,6 @@ pub struct Site {
 }
 
 impl Site {
-    /// Returns the site of `url`, if its scheme is http or https.
     pub fn of(url: &Url) -> Option<Self> {
         if !matches!(url.scheme(), "http" | "https") {
             return None;
@@ -30,12 +29,10 @@ impl Site {
         })
     }
 
-    /// Returns the host without port.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns whether TLS protects the connection.
     pub fn is_secure(&self) -> bool {
         self.scheme == "https"
     }
@@ -45,8 +42,8 @@ impl Site {
         is_loopback(&self.host)
     }
 
-    /// Returns whether the host is inward: this machine or a link-local address. Other names are resolved
-    /// later.
+    /// Returns whether the host is inward: this machine or a link-local address. Names are not
+    /// resolved here.
     pub fn is_inward(&self) -> bool {
         let name = self.host.trim_end_matches('.');
         name == "localhost"
@@ -62,7 +59,6 @@ impl fmt::Display for Site {
     }
 }
 
-/// Returns whether `host` (no port) is this machine.
 pub fn is_loopback(host: &str) -> bool {
     host == "localhost" || number(host).is_some_and(|ip| ip.is_loopback())
 }
@@ -72,11 +68,8 @@ fn number(host: &str) -> Option<IpAddr> {
     number.parse().ok()
 }
 
-/// Refuses a plain HTTP URL, unless it leads to this machine or to a host of `allowed` (`host` or
-/// `host:port`).
-///
-/// # Errors
-/// [`RemoteError::Reference`], which names the option to use.
+/// Refuses a plain HTTP URL, unless its host is this machine or one of `allowed` (`host` or
+/// `host:port`). The error names the option to use.
 pub fn check_plain(url: &Url, allowed: &[String]) -> Result<()> {
     let Some(site) = Site::of(url) else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Files of access lists, recorded or to be prefetched, of one image or of an image's layers.
+//! Files of access lists, to record or to prefetch. A file may list the chunks of one image or of
+//! all layers of an image.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,25 +11,23 @@ use forerun_io::{OutputFile, Unpoisoned};
 
 use crate::{Prefetch, RemoteError, RemoteOptions, Result};
 
-/// A file to record access lists in.
 pub struct RecordFile {
     path: PathBuf,
     recorders: Mutex<Vec<Arc<AccessRecorder>>>,
-    /// Number of images that are still open.
+    /// Number of open images that record into the file. The last one saves it.
     open: AtomicUsize,
 }
 
-/// Records which chunks of one image are touched.
 pub struct Recorder {
     touched: Arc<AccessRecorder>,
     file: Arc<RecordFile>,
-    /// Whether recording has begun. Reads while a layer is opened are not recorded, because opening may read
-    /// the whole layer.
+    /// Whether recording has begun. Reads that open a layer are not recorded, because opening may
+    /// read the whole layer.
     is_begun: AtomicBool,
 }
 
 impl RecordFile {
-    /// Creates the file that the options name. The lists are written later.
+    /// Returns the file that the options name. It is written later.
     pub fn of(options: &RemoteOptions) -> Option<Arc<Self>> {
         let path = options.record.clone()?;
         Some(Arc::new(Self {
@@ -54,24 +53,20 @@ impl RecordFile {
 }
 
 impl Recorder {
-    /// Starts recording.
     pub fn begin(&self) {
         self.is_begun.store(true, Ordering::Release);
     }
 
-    /// Records the chunks of a read.
     pub fn touch(&self, bytes: &std::ops::Range<u64>) {
         if self.is_begun.load(Ordering::Acquire) {
             self.touched.touch(bytes);
         }
     }
 
-    /// Returns the list so far.
     pub fn list(&self) -> AccessList {
         self.touched.list()
     }
 
-    /// Writes all lists of the file.
     pub fn save(&self) -> io::Result<()> {
         let mut file = OutputFile::Replace.open(&self.file.path)?;
         for recorder in &*self.file.recorders.lock().unpoisoned() {
@@ -83,7 +78,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Saved once for all images of the file, because there may be many.
+        // The last image saves for all, because there may be many.
         if self.file.open.fetch_sub(1, Ordering::AcqRel) == 1
             && let Err(error) = self.save()
         {
@@ -92,26 +87,14 @@ impl Drop for Recorder {
     }
 }
 
-/// Reads an access list.
-///
-/// # Errors
-/// [`RemoteError::Reference`] if the list cannot be read or a line of it is malformed.
 pub fn access_list(path: &Path) -> Result<AccessList> {
     read(path, AccessList::parse)
 }
 
-/// Reads the access lists of one or several images.
-///
-/// # Errors
-/// As [`access_list`].
 pub fn access_lists(path: &Path) -> Result<Vec<AccessList>> {
     read(path, AccessList::parse_all)
 }
 
-/// Reads the access lists that the options name.
-///
-/// # Errors
-/// As [`access_list`].
 pub fn prefetched(options: &RemoteOptions) -> Result<Vec<AccessList>> {
     match &options.prefetch {
         Prefetch::List(path) => access_lists(path),
@@ -119,26 +102,20 @@ pub fn prefetched(options: &RemoteOptions) -> Result<Vec<AccessList>> {
     }
 }
 
-/// Returns the list for the image of this identity.
 pub fn find(lists: &[AccessList], identity: &str) -> Option<AccessList> {
     lists.iter().find(|list| list.identity == identity).cloned()
 }
 
-/// The access lists of one image: the one to prefetch, and the one to record.
+/// The access lists of one image: one to prefetch, one to record.
 #[derive(Default)]
 pub struct Listing {
-    /// The list to prefetch.
     pub list: Option<AccessList>,
-    /// The file to record in.
     pub record: Option<Arc<RecordFile>>,
 }
 
 impl Listing {
-    /// Returns the lists of an image that is not a layer. A file with a single list is used for any version
-    /// of the image.
-    ///
-    /// # Errors
-    /// As [`access_list`].
+    /// Returns the lists of an image that is not a layer. If the file has a single list, it is used
+    /// for any version of the image.
     pub fn of_image(options: &RemoteOptions, identity: &str) -> Result<Self> {
         let mut lists = prefetched(options)?;
         let list = match lists.len() {

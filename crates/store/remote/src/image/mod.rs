@@ -24,26 +24,28 @@ use crate::{
 
 use access_list::Recorder;
 
-/// The window of readers that wait for the whole window. A longer one would delay them for bytes that they
-/// may never need.
+/// Readahead window for requests that wait for the whole window. A longer one would delay readers
+/// for bytes they may never need.
 const SYNC_WINDOW: u64 = 1 << 20;
-/// Pause before chunks that could not be fetched are requested again.
+/// Pause before failed chunks are requested again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An image at servers. A growing part of it is in the cache.
+/// An image on servers. The cache has a growing part of it.
 ///
-/// A read of present chunks costs a look at a bitmap and one `pread`. A read of missing chunks waits until
-/// these chunks have arrived and were verified, at most for the timeout.
+/// A read of present chunks costs a bitmap lookup and one `pread`. A read of missing chunks waits
+/// until they have arrived and were verified, at most for the timeout.
 pub struct RemoteImage {
-    /// The name to resolve the image by again; `None` for an origin that the caller passed in.
+    /// The name by which to resolve the image again. `None` for an origin that the caller passed
+    /// in.
     pub(crate) reference: Option<Reference>,
     pub(crate) place: String,
     pub(crate) identity: Identity,
     pub(crate) format: Option<String>,
     pub(crate) contents: Option<LayerContents>,
-    /// The index of the archive, from a file named by the caller.
+    /// The index of the archive, from a file that the caller named.
     pub(crate) archive: Option<Arc<[u8]>>,
-    /// The SOCI table of contents: the one that `contents` names, or one that no manifest vouches for.
+    /// The SOCI table of contents: either the one that `contents` names, or one whose digest
+    /// is in no manifest.
     pub(crate) soci: Option<Arc<Self>>,
     pub(crate) blob: Arc<CachedBlob>,
     pub(crate) scheduler: Scheduler,
@@ -73,37 +75,33 @@ impl RemoteImage {
         &self.place
     }
 
-    /// Returns the identity of the image in the cache.
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Returns the name of the format, if a manifest has one.
     #[must_use]
     pub fn format(&self) -> Option<&str> {
         self.format.as_deref()
     }
 
-    /// Returns what the cache remembered about the image, if it was opened from that because its server did
-    /// not answer or was not asked.
+    /// Returns the facts that the cache remembered, if the image was opened from them because its
+    /// server did not answer or was not contacted.
     #[must_use]
     pub const fn from_memory(&self) -> Option<&FromMemory> {
         self.memory.as_ref()
     }
 
-    /// Returns the image's part of the cache.
     #[must_use]
     pub const fn blob(&self) -> &Arc<CachedBlob> {
         &self.blob
     }
 
-    /// Reports each request to a server to `observer` from now on. Only the first call has an effect.
+    /// Reports each later request to `observer`. Only the first call has an effect.
     pub fn observe(&self, observer: Arc<Observer>) {
         self.counters.set_observer(observer);
     }
 
-    /// Returns the counters and the state.
     #[must_use]
     pub fn status(&self) -> RemoteStatus {
         let mut status = RemoteStatus {
@@ -122,61 +120,59 @@ impl RemoteImage {
         status
     }
 
-    /// Fetches all missing chunks in the background.
     pub fn prefetch_all(&self) {
         self.scheduler.background();
     }
 
-    /// Verifies, in the background, the cached chunks that this process has not used yet. Altered chunks are
-    /// missing afterwards. Releases the servers if the image is complete and right.
+    /// Verifies in the background the cached chunks that this process has not used yet, and drops
+    /// altered ones. Releases the servers if the image is complete and right.
     pub fn check_rest(&self) {
         self.scheduler.check_rest();
     }
 
-    /// Fetches the chunks of an access list in its order, in the background.
+    /// Fetches the chunks of an access list in the background, in the order of the list.
     pub fn prefetch(&self, list: &AccessList) {
         self.scheduler.listed(list.runs_for(&self.blob.geometry()));
     }
 
-    /// Returns the chunks touched so far, if they are recorded.
+    /// Returns the chunks read so far, if they are recorded.
     #[must_use]
     pub fn accesses(&self) -> Option<AccessList> {
         self.recorder.as_ref().map(Recorder::list)
     }
 
-    /// Starts recording touched chunks, if the options say so. For a layer, whose opening reads more than its
-    /// users need.
+    /// Starts recording, if the options ask for it. Called after a layer was opened, because
+    /// opening reads more than users of the layer need.
     pub fn begin_recording(&self) {
         if let Some(recorder) = &self.recorder {
             recorder.begin();
         }
     }
 
-    /// Writes the chunks touched so far, and those of the other layers of the image, to the file in the
-    /// options. Dropping the last layer does so too.
+    /// Writes the chunks read so far, of all layers of the image, to the file in the options.
+    /// Dropping the last layer also does so.
     pub fn save_accesses(&self) -> io::Result<()> {
         self.recorder.as_ref().map_or(Ok(()), Recorder::save)
     }
 
-    /// Reads credentials again, and gives servers that failed a new chance.
+    /// Reads credentials again and forgets the failures of servers.
     pub fn reload(&self) {
         self.outage.clear();
         self.scheduler.reload();
     }
 
-    /// Resolves the image again with the mirrors and credentials of `options`, and fetches from these servers
-    /// from now on. Chunk size, cache and limits stay as they are. Does nothing offline, or for an origin
-    /// that the caller passed in.
+    /// Resolves the image again with the mirrors and credentials of `options`, and fetches from
+    /// these servers from now on. Chunk size, cache and limits do not change. Does nothing offline,
+    /// or for an origin that the caller passed in.
     ///
-    /// # Errors
-    /// Errors of resolving the image; [`RemoteError::Changed`] if the servers have another version now.
-    /// Nothing changes then.
+    /// Fails with [`RemoteError::Changed`] if the servers have another version now. After an error,
+    /// the old servers stay in use.
     pub fn reopen(&self, options: &RemoteOptions) -> Result<()> {
         let Some(reference) = self.reference.as_ref().filter(|_| !options.offline) else {
             return Ok(());
         };
         let resolved = match resolve::resolved(reference, options) {
-            // Its length does not identify it; all of it was fetched when it was opened.
+            // A length cannot be compared, but the whole file was fetched when it was opened.
             Err(RemoteError::NoLength { place, version }) => {
                 return match &self.identity {
                     Identity::Version { version: known, .. }
@@ -191,7 +187,7 @@ impl RemoteImage {
         };
         let layout: Layout = resolved.layout;
         let same = match (&self.identity, &layout.identity) {
-            // Another mirror may have answered first, and have another name for the same version.
+            // Another mirror may have answered first and may give the same version another name.
             (
                 Identity::Version { url, version },
                 Identity::Version {
@@ -213,7 +209,6 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Fetches the chunks of `bytes` and fills `out`.
     fn fetch(&self, bytes: &Range<u64>, out: &mut [u8], is_step: bool) -> io::Result<()> {
         let geometry = self.blob.geometry();
         let start = Instant::now();
@@ -244,7 +239,8 @@ impl RemoteImage {
                 deadline = deadline.min(Instant::now() + REPEATED_WAIT);
             }
             let pending = self.scheduler.demand(&missing).map_err(failed)?;
-            // Demand comes first in the queue. Readahead is queued before the wait, so that both overlap.
+            // Demand comes first in the queue. Queueing readahead before the wait makes both
+            // overlap.
             if !std::mem::replace(&mut touched, true) {
                 self.scheduler.touch(bytes);
             }
@@ -270,10 +266,8 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Waits for chunks, or until one could not be fetched. Each chunk that arrives extends the deadline.
-    ///
-    /// # Errors
-    /// The error of a thread that may no longer wait.
+    /// Waits for chunks until one fails. Each chunk that arrives extends the deadline. Fails if
+    /// this thread's request was cancelled.
     fn wait_for(&self, pending: Vec<Arc<Pending>>, deadline: &mut Instant) -> io::Result<Waited> {
         for chunk in pending {
             let settled = loop {
@@ -303,7 +297,7 @@ impl RemoteImage {
         now.checked_add(self.patience.timeout).unwrap_or(now)
     }
 
-    /// Returns the error of a reader that waited in vain, with the last error of the fetches.
+    /// Returns the error of a reader after its timeout, with the last error of the fetches.
     fn late(&self) -> io::Error {
         let seconds = self.patience.timeout.as_secs_f32();
         let place = self.place.clone();
@@ -318,16 +312,13 @@ impl RemoteImage {
     }
 }
 
-/// The outcome of waiting for chunks.
 enum Waited {
     Came,
-    /// A chunk could not be fetched.
     Failed(RemoteError),
-    /// The deadline has passed.
     Late,
 }
 
-/// Pauses. Fails as soon as this thread may no longer wait.
+/// Sleeps. Fails as soon as this thread's request is cancelled.
 fn sleep(mut left: Duration) -> io::Result<()> {
     while !left.is_zero() {
         wait::allowed()?;
@@ -400,8 +391,8 @@ impl ReadData for AheadReads<'_> {
 }
 
 impl RemoteImage {
-    /// Reads, and fetches missing chunks. A read that may be a step of a sequential reader triggers
-    /// readahead.
+    /// Reads, and fetches missing chunks. If `is_step`, the read may belong to a sequential reader
+    /// and triggers readahead.
     fn read_by(
         &self,
         reader: &dyn ReadData,
@@ -428,8 +419,8 @@ impl RemoteImage {
         Ok(())
     }
 
-    /// Completes a read that found all its bytes in the cache: reads ahead if it passed a mark, and releases
-    /// the network if nothing is left to fetch.
+    /// Completes a read that found all its bytes in the cache. Reads ahead if it passed a mark, and
+    /// releases the network if nothing remains to be fetched.
     fn found_here(&self, bytes: &Range<u64>) {
         self.scheduler.let_go_if_checked();
         if !self.blob.is_complete() {

@@ -9,14 +9,14 @@ use crate::image::RemoteImage;
 use crate::{Identity, LayerContents, Readahead};
 
 impl RemoteImage {
-    /// Returns the layer's table of contents if the manifest gives its digest. Files with a digest in it can be
-    /// verified and read before the whole layer is fetched.
+    /// Returns the layer's table of contents, if the manifest gives its digest. The table's file
+    /// digests verify files before the whole layer is present.
     #[must_use]
     pub const fn contents(&self) -> Option<&LayerContents> {
         self.contents.as_ref()
     }
 
-    /// Returns a word for reports that says how the bytes are verified.
+    /// Returns a word for reports: how the bytes are verified.
     pub(crate) fn verified_by(&self) -> Option<&'static str> {
         match (&self.identity, &self.contents) {
             (Identity::Root(_), _) => Some("chunks"),
@@ -29,30 +29,28 @@ impl RemoteImage {
         }
     }
 
-    /// Returns whether each chunk is compared with a digest of its own before it is used.
+    /// Returns whether each chunk is compared with its own digest before it is used.
     #[must_use]
     pub fn verifies_chunks(&self) -> bool {
         self.blob.table().is_some()
     }
 
-    /// Returns the index of the archive from the file of indexes that the caller named. It belongs to the
+    /// Returns the archive's index from the index file that the caller named. The index matches the
     /// chunk digests in use.
     #[must_use]
     pub fn named_index(&self) -> Option<&Arc<[u8]>> {
         self.archive.as_ref()
     }
 
-    /// Returns the SOCI table of contents of this archive. A manifest vouches for it only if
+    /// Returns the SOCI table of contents of this archive. The manifest has its digest only if
     /// [`contents`](Self::contents) names it.
     #[must_use]
     pub const fn soci_table(&self) -> Option<&Arc<Self>> {
         self.soci.as_ref()
     }
 
-    /// Returns the chunk digests, if this cache made them from bytes that had the image's digest.
-    ///
-    /// # Errors
-    /// Errors of a table that contradicts itself.
+    /// Returns the chunk digests that this cache computed from bytes with the image's digest. Fails
+    /// for an inconsistent table.
     pub fn made_table(&self) -> std::io::Result<Option<ChunkTable>> {
         let made = self.blob.table();
         let Some(table) = made.filter(|_| self.blob.trust() == TableTrust::Made) else {
@@ -83,7 +81,8 @@ impl RemoteImage {
         }
     }
 
-    /// Drops chunks that only a table of contents proves, and asks another mirror first.
+    /// Drops chunks that only a table of contents can verify. The next fetch goes to another mirror
+    /// first.
     pub(crate) fn fetch_again(&self, range: &Range<u64>) {
         let is_lazy = self.contents.is_some() || self.soci.is_some();
         if !is_lazy || self.blob.is_verified() {

@@ -8,12 +8,12 @@ use crate::error::cache_error;
 use crate::image::RemoteImage;
 use crate::{RemoteError, Result};
 
-/// Pause between two polls of an image that is fetched whole.
+/// Pause between polls of an image that is being fetched whole.
 const WAIT: Duration = Duration::from_millis(200);
 
 impl RemoteImage {
-    /// Waits until the image is complete and, without a table, was compared with its digest. Returns false if
-    /// that takes longer than `timeout` or the comparison fails.
+    /// Waits until the image is complete and, without a table, compared with its digest. Returns
+    /// false after `timeout` or if the comparison fails.
     #[must_use]
     pub fn wait_complete(&self, timeout: Duration) -> bool {
         let start = Instant::now();
@@ -28,13 +28,14 @@ impl RemoteImage {
         }
     }
 
-    /// Fetches missing chunks, and waits until the whole image was compared with its digest. For an image
-    /// without a table, of which no byte is verified before that. Calls `waiting` from time to time.
+    /// Fetches missing chunks, and waits until the whole image was compared with its digest. Used
+    /// for images without a table, of which no byte is verified earlier. Calls `waiting` from time
+    /// to time.
     ///
     /// # Errors
-    /// [`RemoteError::WrongDigest`] if the bytes do not have the digest; [`RemoteError::Offline`] if some are
-    /// missing and no server may be asked; [`RemoteError::Timeout`] if no byte arrives within a reader's
-    /// timeout.
+    /// [`RemoteError::WrongDigest`] if the bytes do not have the digest; [`RemoteError::Offline`]
+    /// if some are missing and no server may be contacted; [`RemoteError::Timeout`] if no byte
+    /// arrives within a reader's timeout.
     pub fn ensure_whole(&self, waiting: &mut dyn FnMut()) -> Result<()> {
         self.ensure_obtainable()?;
         self.prefetch_all();
@@ -60,7 +61,7 @@ impl RemoteImage {
                     seconds: self.patience.timeout.as_secs_f32(),
                 });
             }
-            // Starts a failed fetch again.
+            // Restarts a failed fetch.
             self.prefetch_all();
         }
         match self.scheduler.broken() {
@@ -69,14 +70,14 @@ impl RemoteImage {
         }
     }
 
-    /// Returns how often the whole image was dropped and fetched again, because another process had stored
-    /// wrong bytes. Bytes read before that may have been wrong.
+    /// Returns how often the whole image was dropped and fetched again, because another process had
+    /// stored wrong bytes. Bytes read earlier may have been wrong.
     #[must_use]
     pub fn begun_anew(&self) -> u32 {
         self.scheduler.begun_anew()
     }
 
-    /// Fails if chunks are missing and no server may be asked for them.
+    /// Fails if chunks are missing and no server may be contacted for them.
     fn ensure_obtainable(&self) -> Result<()> {
         if !self.is_offline() || self.blob.is_complete() {
             return Ok(());
@@ -92,7 +93,6 @@ impl RemoteImage {
         }
     }
 
-    /// Returns whether no server may be asked.
     fn is_offline(&self) -> bool {
         let memory = self.memory.as_ref();
         memory.is_some_and(|memory| memory.reason.is_none())

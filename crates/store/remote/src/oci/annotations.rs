@@ -1,17 +1,15 @@
-//! Tables of contents that manifests vouch for: the annotations of layers.
+//! Tables of contents whose digests are in manifests: the annotations of layers.
 
 use serde::Deserialize;
 
 use crate::LayerContents;
 
-/// The annotations of a descriptor that are understood.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RawAnnotations {
     /// The name of an image in a layout on disk.
     #[serde(rename = "org.opencontainers.image.ref.name")]
     pub name: Option<String>,
-    /// The time when an artifact was made.
     #[serde(rename = "org.opencontainers.image.created")]
     pub created: Option<String>,
     #[serde(rename = "containerd.io/snapshot/stargz/toc.digest")]
@@ -20,7 +18,7 @@ pub struct RawAnnotations {
     chunked_digest: Option<String>,
     #[serde(rename = "io.github.containers.zstd-chunked.manifest-position")]
     chunked_position: Option<String>,
-    /// The same annotations by the names of older programs.
+    /// The same annotations under names that older programs use.
     #[serde(rename = "io.containers.zstd-chunked.manifest-checksum")]
     old_digest: Option<String>,
     #[serde(rename = "io.containers.zstd-chunked.manifest-position")]
@@ -28,8 +26,8 @@ pub struct RawAnnotations {
 }
 
 impl RawAnnotations {
-    /// Returns the table of contents of a layer of `media_type`. Returns `None` if the annotations name no
-    /// table of a known form; such a layer is used as a whole.
+    /// Returns the table of contents of a layer of `media_type`. Returns `None` if the annotations
+    /// name no table of a known form; such a layer is used only as a whole.
     pub fn contents(&self, media_type: &str) -> Option<LayerContents> {
         if media_type.ends_with("+zstd") {
             return self.chunked();
@@ -41,7 +39,7 @@ impl RawAnnotations {
     }
 
     fn chunked(&self) -> Option<LayerContents> {
-        /// The type of a table whose entries are those of eStargz.
+        /// The table type whose entries are those of eStargz.
         const TABLE: u64 = 1;
         let digest = self.chunked_digest.as_ref().or(self.old_digest.as_ref())?;
         let digest = digest.parse().ok()?;

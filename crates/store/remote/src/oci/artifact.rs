@@ -1,7 +1,7 @@
-//! Our own form of an image in a registry: its configuration, and the rules for its layers.
+//! Forerun's form of an image in a registry: its configuration, and the rules for its layers.
 //!
-//! docs/formats/registry.md describes the bytes. Redundant values (lengths, counts) must agree, so that an
-//! image has only one reading.
+//! docs/formats/registry.md describes the bytes. Redundant values (lengths, counts) must agree, so
+//! that an image has only one reading.
 
 use forerun_cache::{BadGeometry, Digest, Geometry};
 use serde::{Deserialize, Serialize};
@@ -9,30 +9,25 @@ use serde::{Deserialize, Serialize};
 use crate::oci::manifest::{BadDocument, Descriptor, Manifest, shown};
 use crate::oci::media;
 
-/// Most parts of an image.
 pub const MAX_PARTS: u64 = 4096;
 
-/// Longest image: its length fits in a signed offset.
+/// Longest image, whose length still fits in a signed offset.
 const MAX_LEN: u64 = i64::MAX.unsigned_abs();
 
-/// The configuration of an image in our form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageConfig {
-    /// Length of the image in bytes.
     pub image_length: u64,
     /// Bytes that a leaf of the table covers.
     pub chunk_size: u32,
-    /// fs-verity digest of the image with blocks of that size.
+    /// fs-verity digest of the image, with blocks of `chunk_size`.
     pub verity_root: String,
-    /// Length of each part but the last.
+    /// Length in bytes of each part except the last.
     pub part_length: u64,
-    /// Name of the image's format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
 }
 
-/// The defects of an image in our form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadArtifact {
     #[error("its configuration: {0}")]
@@ -61,7 +56,6 @@ pub enum BadArtifact {
     },
 }
 
-/// An image in our form, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
     pub len: u64,
@@ -69,11 +63,11 @@ pub struct Artifact {
     pub root: Digest,
     pub format: Option<String>,
     pub table: Descriptor,
-    /// In order; their lengths add up to `len`.
+    /// Consecutive parts, whose lengths add up to `len`.
     pub parts: Vec<Descriptor>,
 }
 
-/// Checks the configuration `config` and the layers of `manifest` against each other.
+/// Checks the configuration and the layers of `manifest` against each other.
 pub fn check(config: &[u8], manifest: &Manifest) -> Result<Artifact, BadArtifact> {
     let config: ImageConfig =
         serde_json::from_slice(config).map_err(|error| BadDocument::json(&error))?;

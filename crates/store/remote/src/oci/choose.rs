@@ -4,13 +4,13 @@ use crate::oci::manifest::{Entry, shown};
 use crate::oci::media;
 use crate::oci::platform::Platform;
 
-/// Most entries named in an error.
 const MAX_NAMED: usize = 12;
 
-/// Returns the entry to open: the one for `platform` if the caller names a platform; else an image of
-/// forerun's own form, the entry for this machine, or the only entry. The error says why there is none.
+/// Returns the entry to open: the one for `platform`, if the caller names a platform; otherwise an
+/// image in forerun's own form, the entry for this machine, or the only entry. The error explains
+/// why there is none.
 pub fn choose<'e>(entries: &'e [Entry], platform: Option<&Platform>) -> Result<&'e Entry, String> {
-    // A SOCI index has the platform of its image.
+    // A SOCI index has the same platform as its image.
     let images = || {
         let is_image = |entry: &&Entry| entry.artifact_type.as_deref() != Some(media::SOCI_V2);
         entries.iter().filter(is_image)
@@ -60,7 +60,7 @@ const fn architecture() -> &'static str {
     }
 }
 
-/// Explains why none of `entries` was chosen: several are `fitting`, or none is.
+/// Explains why none of `entries` was chosen: several or none of them are in `fitting`.
 fn reason(entries: &[Entry], fitting: &[&Entry], wanted: &str) -> String {
     if entries.is_empty() {
         return "this is an index without manifests".to_string();

@@ -1,19 +1,16 @@
-//! Tables of contents of layers.
-
 use forerun_cache::Digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Most layers of a container image. Runtimes stop at 127.
+/// Most layers of a container image. Container runtimes allow 127.
 pub const MAX_LAYERS: usize = 1024;
 
-/// A table of contents of a layer, by which parts can be used before the whole layer is present. The table
-/// has the digests of the parts, and the manifest has the digest of the table.
+/// A table of contents, by which parts of a layer can be used before the whole layer is present.
+/// The manifest has the digest of the table, and the table has the digests of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerContents {
-    /// eStargz: the last bytes of the layer say where the table is.
+    /// eStargz: a footer at the end of the layer gives the offset of the table.
     EStargz {
-        /// Digest of the decoded table.
         #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
         digest: Digest,
     },
@@ -27,9 +24,8 @@ pub enum LayerContents {
         /// Length of the decoded table.
         decoded_len: u64,
     },
-    /// SOCI: the table is a blob of its own.
+    /// SOCI: the table is a separate blob.
     Soci {
-        /// Digest of the table.
         #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
         digest: Digest,
         len: u64,
@@ -37,7 +33,6 @@ pub enum LayerContents {
 }
 
 impl LayerContents {
-    /// Returns the digest of the table.
     #[must_use]
     pub const fn digest(&self) -> Digest {
         match self {
@@ -48,12 +43,10 @@ impl LayerContents {
     }
 }
 
-/// Writes a digest as text.
 pub fn as_text<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(digest)
 }
 
-/// Parses a digest that was written as text.
 pub fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(serde::de::Error::custom)

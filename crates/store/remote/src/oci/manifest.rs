@@ -1,7 +1,8 @@
-//! Manifests and indexes: bytes to validated values.
+//! Parses manifests and indexes into validated values.
 //!
-//! Only the fields that are used are kept. A document that could be read as both kinds, or whose type differs
-//! from what the server said, is refused: two readers must not see two images in it.
+//! Only the needed fields are kept. A document that could be read as both kinds, or whose type
+//! differs from the server's `Content-Type`, is refused, so that two readers cannot see two images
+//! in it.
 
 use forerun_cache::Digest;
 use serde::Deserialize;
@@ -12,13 +13,12 @@ use crate::oci::media;
 use crate::oci::platform::Platform;
 use crate::redact::plain;
 
-/// Longest manifest that is read: the usual limit of registries.
+/// Longest accepted manifest: the usual limit of registries.
 pub const MAX_MANIFEST: usize = 4 << 20;
 pub use crate::oci::layer_contents::MAX_LAYERS;
 /// Most layers of an image in forerun's form, and most entries of an index.
 const MAX_ENTRIES: usize = 8192;
 
-/// The defects of a manifest or configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDocument {
     #[error("unexpected JSON at line {line}, column {column}")]
@@ -51,13 +51,12 @@ impl BadDocument {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     Manifest(Manifest),
-    /// An index: a choice of images.
     Index(Vec<Entry>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The type of the artifact, if it is not a container image.
+    /// The type of the artifact. `None` for a container image.
     pub artifact_type: Option<String>,
     pub config: Descriptor,
     pub layers: Vec<Descriptor>,
@@ -68,22 +67,18 @@ pub struct Manifest {
 pub struct Descriptor {
     pub media_type: String,
     pub digest: Digest,
-    /// The length in bytes.
     pub len: u64,
     /// The table of contents that the annotations name.
     pub contents: Option<LayerContents>,
 }
 
-/// A manifest in an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub descriptor: Descriptor,
-    /// The type of the artifact.
     pub artifact_type: Option<String>,
     /// The name in a layout on disk.
     pub name: Option<String>,
     pub platform: Option<Platform>,
-    /// The time of creation, according to the entry.
     pub created: Option<String>,
 }
 
@@ -116,7 +111,7 @@ struct RawPlatform {
     variant: Option<String>,
 }
 
-/// Parses a document. `told` is its type according to the server.
+/// Parses a document. `told` is its media type according to the server.
 pub fn parse(bytes: &[u8], told: Option<&str>) -> Result<Document, BadDocument> {
     let raw: RawDocument =
         serde_json::from_slice(bytes).map_err(|error| BadDocument::json(&error))?;
@@ -144,7 +139,8 @@ pub fn parse(bytes: &[u8], told: Option<&str>) -> Result<Document, BadDocument> 
             bounded(layers.len())?;
             let layers = layers.into_iter().map(descriptor);
             Ok(Document::Manifest(Manifest {
-                // Older documents have no artifactType; the type of the configuration stands for it.
+                // Older documents have no `artifactType`; the type of the configuration replaces
+                // it.
                 artifact_type: raw
                     .artifact_type
                     .or_else(|| Some(config.media_type.clone())),
@@ -172,7 +168,7 @@ struct RawRoot {
     diff_ids: Vec<String>,
 }
 
-/// Returns the digests of the unpacked layers, from the configuration of a container image.
+/// Returns the digests of the uncompressed layers, from the configuration of a container image.
 pub fn diff_ids(config: &[u8]) -> Result<Vec<Digest>, BadDocument> {
     let config: RawConfig =
         serde_json::from_slice(config).map_err(|error| BadDocument::json(&error))?;
@@ -225,7 +221,6 @@ fn entry(mut raw: RawDescriptor) -> Result<Entry, BadDocument> {
     })
 }
 
-/// Makes text of a document safe to print.
 pub fn shown(text: &str) -> String {
     plain(text, 120)
 }

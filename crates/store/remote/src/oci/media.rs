@@ -1,55 +1,48 @@
-//! Media types: ours, those of manifests, and the kinds of layers.
+//! Media types: forerun's own, those of manifests, and the kinds of layers.
 
-/// Artifact type of an image pushed by us.
+/// Artifact type of an image that forerun pushed.
 pub const ARTIFACT: &str = "application/vnd.forerun.image.v1";
 pub const CONFIG: &str = "application/vnd.forerun.config.v1+json";
 pub const TABLE: &str = "application/vnd.forerun.table.v1";
-/// A slice of the image.
+/// A slice of an image.
 pub const PART: &str = "application/vnd.forerun.part.v1";
 
 /// Artifact type of indexes and access lists beside a container image.
 pub const INDEX: &str = "application/vnd.forerun.index.v1";
-/// Indexes of the layers, as `forerun index` writes them to a file.
+/// Layer indexes, in the file format of `forerun index`.
 pub const LAYER_INDEXES: &str = "application/vnd.forerun.layer-indexes.v1";
-/// Access lists of the layers.
 pub const ACCESS_LISTS: &str = "application/vnd.forerun.access-lists.v1";
-/// A SOCI index that is an artifact of its own and refers to a container image.
+/// A SOCI index that is a separate artifact and refers to a container image.
 pub const SOCI_V1: &str = "application/vnd.amazon.soci.index.v1+json";
-/// A SOCI index that is in the index of a container image and is named by the image's manifest.
+/// A SOCI index that is listed with a container image and is named by the image's manifest.
 pub const SOCI_V2: &str = "application/vnd.amazon.soci.index.v2+json";
-/// The placeholder for the configuration of an artifact without one.
+/// Placeholder for the configuration of an artifact without one.
 pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
-/// Manifest of one image.
 pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// Docker's manifest of one image.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-/// Configuration of a container image.
 pub const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-/// Docker's configuration of a container image.
 pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
-/// Docker's list of manifests.
+/// Docker's form of an index.
 pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// The kind of a layer according to its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// Possibly a plain image; its bytes decide.
+    /// Possibly a plain image; the bytes decide.
     Image,
-    /// A tar archive, compressed or not.
+    /// A tar archive, possibly compressed.
     Tar,
     /// Compressed or encrypted as a whole, so that no part can be read alone.
     Wrapped,
 }
 
-/// Returns the kind of a layer of `media_type`.
 pub fn layer(media_type: &str) -> Layer {
     let (plain, suffix) = media_type.split_once('+').unwrap_or((media_type, ""));
     if plain.ends_with(".tar") || plain.contains(".tar.") || suffix.split('+').any(|s| s == "tar") {
         return Layer::Tar;
     }
-    // A squashfs layer names its own compression there.
+    // The suffix of a squashfs layer names its own compression.
     let own = ["squashfs", "erofs"]
         .iter()
         .any(|name| plain.contains(name));

@@ -1,6 +1,6 @@
-//! Container images on disk: OCI image layouts, and the archives that `docker save` writes.
+//! Container images on disk: OCI image layouts, and the archives of `docker save`.
 //!
-//! The caller reads the files; documents are parsed and verified here. No server is asked.
+//! The caller reads the files; this module parses and verifies documents. It contacts no server.
 
 use std::io;
 
@@ -19,45 +19,35 @@ use crate::oci::platform::Platform;
 /// Most nested indexes that are followed.
 const MAX_DEPTH: usize = 4;
 
-/// Reads a file by its path, up to a maximum length.
+/// Reads a file by its path. The second argument is the maximum length.
 pub type ReadDocument<'r> = dyn FnMut(&str, usize) -> io::Result<Vec<u8>> + 'r;
 
-/// A layer of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerFile {
-    /// The path in the layout or archive.
+    /// Path in the layout or archive.
     pub path: String,
-    /// The digest of all its bytes.
+    /// The digest of the layer as stored.
     pub digest: Digest,
-    /// The length in bytes, if a document has it.
+    /// The length in bytes, if a document gives it.
     pub len: Option<u64>,
-    /// The table of contents that the manifest vouches for.
+    /// The table of contents that the manifest names by digest.
     pub contents: Option<LayerContents>,
-    /// The table of contents from an artifact that only refers to the image: the manifest does not vouch for
-    /// it.
+    /// The table of contents from an artifact that refers to the image. No manifest has its digest.
     pub claimed: Option<LayerContents>,
 }
 
-/// The layers of a container image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundLayers {
-    /// The layers, the lowest first.
+    /// Lowest layer first.
     pub layers: Vec<LayerFile>,
     /// Why the SOCI tables that the manifest names are not used.
     pub unused_tables: Option<String>,
 }
 
-/// Why the layers of a container image on disk cannot be found.
 #[derive(Debug, thiserror::Error)]
 pub enum OnDiskError {
-    /// A document cannot be read.
     #[error("{path}: {source}")]
-    Read {
-        path: String,
-        /// The error of reading it.
-        source: io::Error,
-    },
-    /// A document is malformed, or has no image of this name.
+    Read { path: String, source: io::Error },
     #[error("{path}: {reason}")]
     Refused { path: String, reason: String },
 }
@@ -69,13 +59,13 @@ fn refused(path: &str, reason: impl Into<String>) -> OnDiskError {
     }
 }
 
-/// Finds the layers of an image in an OCI image layout, the lowest first. `name` is its name in the index, or
-/// the digest of its manifest. Without a name, the image must be the only one, or the only one for the
-/// platform. With `referrers`, tables of contents are also taken from manifests that refer to the image.
+/// Finds the layers of an image in an OCI image layout, lowest first. `name` is the image's name in
+/// the index or the digest of its manifest. Without a name, the image must be the only one, or the
+/// only one for the platform. With `referrers`, tables of contents are also taken from manifests
+/// that refer to the image.
 ///
-/// # Errors
-/// [`OnDiskError`] for documents that cannot be read, are damaged or do not have their digests; if there is
-/// no such image; for layers that are neither archives nor images.
+/// Fails if a document cannot be read, is damaged or does not have its digest, if there is no such
+/// image, or if a layer is neither an archive nor an image.
 pub fn layers_of_layout(
     name: Option<&str>,
     platform: Option<&Platform>,
@@ -126,7 +116,6 @@ pub fn layers_of_layout(
     ))
 }
 
-/// Returns the entries of this name.
 fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDiskError> {
     let digest: Option<Digest> = name.parse().ok();
     let is_named = |entry: &Entry| {
@@ -158,14 +147,13 @@ fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDisk
     }
 }
 
-/// A document of a layout.
+/// A document of a layout that a descriptor names.
 struct Followed {
     path: String,
     bytes: Vec<u8>,
     document: Document,
 }
 
-/// Reads the document that a descriptor names, and verifies it.
 fn follow(descriptor: &Descriptor, read: &mut ReadDocument<'_>) -> Result<Followed, OnDiskError> {
     let path = blob_path(&descriptor.digest);
     let bytes = document(&path, read)?;
@@ -180,7 +168,6 @@ fn follow(descriptor: &Descriptor, read: &mut ReadDocument<'_>) -> Result<Follow
     })
 }
 
-/// Returns the path of a blob in a layout.
 #[must_use]
 pub fn blob_path(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
@@ -231,7 +218,7 @@ fn bounded(path: &str, count: usize) -> Result<(), OnDiskError> {
     }
 }
 
-/// An image in `manifest.json` of an archive of `docker save`.
+/// An image in the `manifest.json` of `docker save`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct SavedImage {
@@ -241,11 +228,9 @@ struct SavedImage {
     layers: Vec<String>,
 }
 
-/// Finds the layers of an image in an archive of `docker save`, the lowest first. `name` is one of its tags;
-/// without a name, it must be the only image. The digests are those of uncompressed archives.
-///
-/// # Errors
-/// Those of [`layers_of_layout`].
+/// Finds the layers of an image in an archive of `docker save`, lowest first. `name` is one of the
+/// image's tags; without a name, the image must be the only one. The digests are those of the
+/// uncompressed layers.
 pub fn layers_of_docker_archive(
     name: Option<&str>,
     read: &mut ReadDocument<'_>,

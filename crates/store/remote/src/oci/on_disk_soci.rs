@@ -1,8 +1,8 @@
 //! SOCI tables of contents of images in OCI image layouts.
 //!
-//! The manifest of an image names a SOCI index of version 2. An index of version 1 is a further manifest of
-//! the layout, which refers to that of the image. No digest leads to it, so it is used only if the caller
-//! vouches for the whole layout.
+//! The manifest of an image names a SOCI index of version 2. An index of version 1 is another
+//! manifest of the layout, which refers to the image's manifest. No digest verifies it, so it is
+//! used only if the caller trusts the whole layout.
 
 use std::io;
 
@@ -13,25 +13,21 @@ use crate::oci::on_disk::{LayerFile, ReadDocument, blob_path};
 use crate::oci::referrer::artifact_of;
 use crate::oci::soci;
 
-/// Most manifests of a layout that are searched for one that refers to the image.
+/// Most manifests to search for one that refers to the image.
 const MOST: usize = 64;
 
-/// An image of a layout.
+/// An image of a layout: its manifest, and the entries of the layout.
 pub struct Imaged<'b> {
-    /// The digest of the manifest.
     pub digest: Digest,
-    /// The bytes of the manifest.
     pub manifest: &'b [u8],
-    /// The entries of the layout.
     pub entries: &'b [Entry],
 }
 
-/// Sets the tables of layers that have none of their own, from the index that the manifest names and, with
-/// `referrers`, from an index that refers to the manifest.
+/// Sets the missing tables of layers, from the index that the manifest names and, with `referrers`,
+/// from an index that refers to the manifest.
 ///
-/// # Errors
-/// The reason, for the log, why tables that the manifest names are not used. An image may be copied without
-/// its tables.
+/// The error is for the log: why tables that the manifest names are not used. An image may be
+/// copied without its tables, so this is no failure.
 pub fn attach(
     image: &Imaged<'_>,
     layers: &mut [LayerFile],
@@ -59,14 +55,13 @@ pub fn attach(
     named.map(drop)
 }
 
-/// Reads the index that a manifest names.
 fn named(index: Digest, read: &mut ReadDocument<'_>) -> Result<Vec<soci::SociTable>, String> {
     let bytes = blob(index, read).map_err(|error| format!("{}: {error}", blob_path(&index)))?;
     soci::tables(&bytes, soci::V2).map_err(|error| error.to_string())
 }
 
-/// Reads the newest index that refers to the image. Manifests that cannot be read, or are of another kind,
-/// are skipped.
+/// Reads the newest index that refers to the image. Skips manifests that cannot be read or are of
+/// another kind.
 fn referring(image: &Imaged<'_>, read: &mut ReadDocument<'_>) -> Option<Vec<soci::SociTable>> {
     let may_be = |entry: &&Entry| {
         let kind = entry.artifact_type.as_deref();
@@ -90,7 +85,6 @@ fn referring(image: &Imaged<'_>, read: &mut ReadDocument<'_>) -> Option<Vec<soci
     newest.map(|(_, tables)| tables)
 }
 
-/// Reads and verifies a blob.
 fn blob(digest: Digest, read: &mut ReadDocument<'_>) -> io::Result<Vec<u8>> {
     let bytes = read(&blob_path(&digest), MAX_MANIFEST)?;
     match Digest::of(&bytes) {

@@ -1,4 +1,4 @@
-//! The platform that a manifest of an index is for.
+//! The platform of a manifest in an index.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,16 @@ use std::str::FromStr;
 pub struct Platform {
     pub os: String,
     pub architecture: String,
-    /// Variant of the architecture; a platform without one stands for all variants.
+    /// Variant of the architecture. `None` matches all variants.
     pub variant: Option<String>,
 }
 
-/// A malformed platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a platform is OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT, such as linux/amd64")]
 pub struct NoPlatform;
 
 impl Platform {
-    /// Returns whether an image for `other` fits this platform.
+    /// Returns whether an image for `other` runs on this platform.
     pub fn is(&self, other: &Self) -> bool {
         let is_variant = self.variant.is_none() || self.variant == other.variant;
         self.os == other.os && self.architecture == other.architecture && is_variant

@@ -1,4 +1,4 @@
-//! The documents of artifacts that refer to a manifest.
+//! Documents of artifacts that refer to a manifest.
 
 use forerun_cache::Digest;
 use serde::Deserialize;
@@ -15,7 +15,6 @@ struct RawSubject {
     digest: String,
 }
 
-/// The defects of an artifact that a list of referrers names.
 #[derive(Debug, thiserror::Error)]
 pub enum BadReferrer {
     #[error("the referrer: {0}")]
@@ -26,7 +25,8 @@ pub enum BadReferrer {
     Subject,
 }
 
-/// Returns the blobs of an artifact that refers to the manifest `subject`.
+/// Returns the blobs of an artifact. Fails if the artifact does not refer to the manifest
+/// `subject`.
 pub fn artifact_of(bytes: &[u8], subject: Digest) -> Result<Vec<Descriptor>, BadReferrer> {
     let Document::Manifest(manifest) = manifest::parse(bytes, None)? else {
         return Err(BadReferrer::Index);

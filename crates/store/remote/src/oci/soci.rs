@@ -1,7 +1,7 @@
-//! SOCI indexes of container images: manifests whose blobs are tables of contents, one for each layer.
+//! SOCI indexes of container images: manifests whose blobs are tables of contents, one per layer.
 //!
-//! There are two versions with the same blobs. Version 1 is an artifact that refers to the manifest of the
-//! image. Version 2 is named, with its digest, by the manifest of a converted image.
+//! Versions 1 and 2 have the same blobs. Version 1 is an artifact that refers to the manifest of
+//! the image. Version 2 is named, with its digest, by the manifest of a converted image.
 //! docs/soci-index-manifest-v2.md of soci-snapshotter describes both.
 
 use forerun_cache::Digest;
@@ -10,11 +10,9 @@ use serde::Deserialize;
 use crate::LayerContents;
 use crate::oci::manifest::{self, BadDocument, Document};
 
-/// The artifact type of version 1.
 pub use crate::oci::media::SOCI_V1 as V1;
-/// The artifact type of version 2.
 pub use crate::oci::media::SOCI_V2 as V2;
-/// Longest table that is read; it is in memory while a layer is opened.
+/// Longest accepted table. The table is in memory while a layer is opened.
 const MAX_TABLE: u64 = 64 << 20;
 
 /// The digest of a layer, and its table.
@@ -53,27 +51,20 @@ struct TableAnnotations {
     layer: Option<String>,
 }
 
-/// The defects of an index.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSoci {
-    /// The document is not a manifest.
     #[error("SOCI index: {0}")]
     Document(#[from] BadDocument),
-    /// The document is of another type.
     #[error("the SOCI index is not of type {0}")]
     Type(&'static str),
 }
 
-/// Returns the digest of the index that the manifest of an image names.
 pub fn index_of(manifest: &[u8]) -> Option<Digest> {
     let raw: RawImage = serde_json::from_slice(manifest).ok()?;
     raw.annotations.index?.parse().ok()
 }
 
-/// Parses an index of this type. Blobs of other kinds, such as lists of spans to prefetch, are left out.
-///
-/// # Errors
-/// [`BadSoci`].
+/// Parses an index of this type. Skips blobs of other kinds, such as lists of spans to prefetch.
 pub fn tables(bytes: &[u8], artifact_type: &'static str) -> Result<Vec<SociTable>, BadSoci> {
     match manifest::parse(bytes, None)? {
         Document::Manifest(manifest)
@@ -90,7 +81,6 @@ pub fn tables(bytes: &[u8], artifact_type: &'static str) -> Result<Vec<SociTable
     Ok(tables.collect())
 }
 
-/// Returns the table of a layer of this digest.
 pub fn table_of(tables: &[SociTable], layer: Digest) -> Option<LayerContents> {
     let mut tables = tables.iter();
     tables.find(|(of, _)| *of == layer).map(|(_, table)| *table)

@@ -1,5 +1,4 @@
-//! Assembles the source of a resolved reference: its part of the cache, the scheduler of its requests, its
-//! table.
+//! Assembles the source of a resolved reference: its cached blob, scheduler and table.
 
 use std::sync::Arc;
 
@@ -22,8 +21,8 @@ use crate::open::layer::LayerFacts;
 use crate::resolve::{Resolved, remembered};
 use crate::{DownloadReport, Layout, Prefetch, Reference, RemoteError, RemoteOptions, Result};
 
-/// Assembles the source of a resolved reference, starts the fetches that the options ask for, and tidies the
-/// cache.
+/// Assembles the source of a resolved reference, starts the fetches that the options ask for, and
+/// shrinks the cache to its limit.
 pub fn start_using(
     cache: &Cache,
     reference: &Reference,
@@ -39,16 +38,16 @@ pub fn start_using(
     Ok(image)
 }
 
-/// Evicts images until the cache is below its limit. Call this when all images that are opened together are
-/// in use: images in use are not evicted.
+/// Evicts images until the cache is below its limit. Images in use are not evicted, so call this
+/// when all images to be opened together are in use.
 pub fn tidy(cache: &Cache) {
     if let Err(error) = cache.tidy() {
         tracing::warn!(%error, "the cache could not be cleaned");
     }
 }
 
-/// Starts using one of several images that are used together. The caller [tidies](tidy) the cache once all
-/// are in use.
+/// Assembles one of several images that are used together. The caller [shrinks](tidy) the cache
+/// once all are in use.
 pub fn start_using_with_others(
     cache: &Cache,
     reference: &Reference,
@@ -81,7 +80,6 @@ pub fn start_using_with_others(
     Ok(image)
 }
 
-/// Assembles the source of a resolved reference.
 pub fn assemble(
     cache: &Cache,
     reference: Option<&Reference>,
@@ -108,7 +106,7 @@ pub fn assemble(
         soci,
     } = of_layer;
     let is_layer = listing.is_some();
-    // Read before anything is fetched, so that a bad list fails early.
+    // Reads the list before anything is fetched, so that a bad list fails early.
     let identity = layout.identity.to_string();
     let Listing { list, record } = match listing {
         Some(listing) => listing,
@@ -179,7 +177,7 @@ const fn patience(options: &RemoteOptions) -> Patience {
     }
 }
 
-/// Opens the data file of a blob a second time, for hints to the kernel.
+/// Opens a second descriptor of a blob's data file, for hints to the kernel.
 fn data_file(blob: &CachedBlob) -> Result<FileSource> {
     let file = blob.data_file().try_clone().and_then(FileSource::from_file);
     file.map_err(|error| RemoteError::Cache {
@@ -188,7 +186,7 @@ fn data_file(blob: &CachedBlob) -> Result<FileSource> {
     })
 }
 
-/// Starts what `options` ask for before the first read.
+/// Starts the fetches that `options` ask for before the first read.
 fn start(image: &RemoteImage, options: &RemoteOptions, list: Option<AccessList>) {
     image.scheduler.finish_if_complete();
     if !image.blob.is_complete() {
@@ -202,7 +200,6 @@ fn start(image: &RemoteImage, options: &RemoteOptions, list: Option<AccessList>)
     }
 }
 
-/// Opens the image's part of the cache, and the source of its table.
 fn cached(
     cache: &Cache,
     (proof, is_layer): (Option<Digest>, bool),
@@ -265,9 +262,9 @@ fn cached(
     Ok((blob, source))
 }
 
-/// Returns the name in the cache of a layer that was fetched by an index from elsewhere, if the whole layer
-/// was found to have its digest. The index then has the right chunk digests, and no process that uses it can
-/// store wrong chunks.
+/// Returns the cache name of a layer that was fetched with an index from a file or artifact, if the
+/// whole layer was found to have its digest. In that case the index has the right chunk digests, so
+/// no process that uses it can store wrong chunks.
 fn whole_copy(
     cache: &Cache,
     name: &str,

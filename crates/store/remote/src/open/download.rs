@@ -1,10 +1,10 @@
-//! Downloads an image, whose server does not support range requests, into the cache.
+//! Downloads an image into the cache if its server does not support range requests.
 //!
-//! The download happens once, when the image is opened, in one request from the first byte to the last. From
-//! then on the image is like any other that is complete in the cache. Each chunk counts as soon as it is
-//! stored, so an interrupted download leaves some chunks and is never taken for a complete image. If several
-//! processes open the same image at once, one claims all missing chunks and downloads them, and the others
-//! wait.
+//! The download happens once, when the image is opened, in one request for the whole file.
+//! Afterwards the image is like any other complete image in the cache. Each chunk counts as soon as
+//! it is stored, so an interrupted download leaves some chunks and is never mistaken for a complete
+//! image. If several processes open the same image at once, one claims all missing chunks and
+//! downloads them while the others wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,11 +16,8 @@ use crate::fetch::{ChunkOutcome, Fetcher};
 use crate::image::RemoteImage;
 use crate::{Layout, Progress, RemoteError, RemoteOptions, Result, runtime};
 
-/// Downloads the image of `layout`, unless the cache has all of it.
-///
-/// # Errors
-/// Errors of the request, once all retries are used up; [`RemoteError::TooLong`] for an image that is longer
-/// than the cache may be; errors of writing to the cache.
+/// Downloads the missing chunks of the image of `layout`. Fails with [`RemoteError::TooLong`] if
+/// the image is longer than the cache may be.
 pub fn download(
     cache: &Cache,
     layout: &Layout,
@@ -64,7 +61,6 @@ pub fn download(
     }
 }
 
-/// Checks that the image fits into the cache.
 fn fits(cache: &Cache, layout: &Layout) -> Result<()> {
     let capacity = cache.capacity().map_err(|error| cache_error(&error))?;
     if layout.len <= capacity {

@@ -1,4 +1,4 @@
-//! Facts about a layer that are not in its manifest: from the cache, from a file of the user, or from an
+//! Facts about a layer that are not in its manifest: from the cache, from a user's file, or from an
 //! artifact beside the image.
 
 use std::path::Path;
@@ -11,23 +11,20 @@ use crate::image::RemoteImage;
 use crate::image::access_list::Listing;
 use crate::{LayerContents, LayerIndex};
 
-/// Facts about a layer that its manifest does not have.
 #[derive(Default)]
 pub struct LayerFacts {
     /// The chunk digests, and how far they are trusted.
     pub table: Option<(ChunkTable, TableTrust)>,
-    /// The place for a table that this process makes.
+    /// The file for a table that this process computes.
     pub keep: Option<LayerTable>,
     /// The access lists; `None` for an image that is not a layer.
     pub listing: Option<Listing>,
-    /// The index of the archive that belongs to a table from elsewhere.
+    /// The archive's index that belongs to a table from a user's file or an artifact.
     pub archive: Option<Arc<[u8]>>,
-    /// The SOCI table of contents, which is a blob of its own.
     pub soci: Option<Arc<RemoteImage>>,
 }
 
 impl LayerFacts {
-    /// Looks up what the cache has kept of a layer of this digest.
     pub fn kept(cache: &Path, digest: Digest, geometry: Geometry) -> Self {
         // An empty layer has no chunk.
         if geometry.is_empty() {
@@ -46,8 +43,8 @@ impl LayerFacts {
         }
     }
 
-    /// Returns the digest of the table that proves parts of the layer (`contents` or another one), unless the
-    /// digest of the layer itself proves them.
+    /// Returns the digest of the table that verifies parts of the layer (`contents` or another
+    /// one), unless the digest of the layer itself verifies them.
     pub fn proof(&self, contents: Option<&LayerContents>) -> Option<Digest> {
         match (contents, &self.table, &self.soci) {
             (Some(contents), _, _) => Some(contents.digest()),
@@ -57,7 +54,7 @@ impl LayerFacts {
         }
     }
 
-    /// Uses an index from elsewhere, unless the cache has made one itself.
+    /// Uses `index` from a file or artifact, unless the cache has its own.
     pub fn or_named(mut self, index: Option<&LayerIndex>) -> Self {
         if let Some(index) = index.filter(|_| self.table.is_none()) {
             self.table = Some((index.table.clone(), TableTrust::Claimed));

@@ -25,8 +25,8 @@ use assemble::{assemble, start_using, start_using_with_others, tidy};
 use layer::LayerFacts;
 use soci_table::soci_table;
 
-/// Opens the image that `reference` names. Asks its servers only for its layout. If they do not answer, opens
-/// a cached image from what the cache remembers about it.
+/// Opens the image that `reference` names. Requests only its layout from the servers. If they do
+/// not answer, opens a cached image from the facts that the cache remembers.
 ///
 /// ```
 /// use forerun_io::ReadAt;
@@ -53,8 +53,8 @@ use soci_table::soci_table;
 /// ```
 ///
 /// # Errors
-/// Errors of the servers; errors of the cache; an access list that cannot be read; [`RemoteError::Offline`]
-/// for an image that is not in the cache if no server may be asked.
+/// Errors of the servers or the cache; an access list that cannot be read; [`RemoteError::Offline`]
+/// for an image that is not in the cache if no server may be contacted.
 pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
     let resolved = if options.offline {
@@ -70,18 +70,15 @@ pub fn open(reference: &Reference, options: &RemoteOptions) -> Result<Arc<Remote
     start_using(&cache, reference, resolved, options, LayerFacts::default())
 }
 
-/// The open image, or images, that a reference names.
 #[derive(Debug)]
 pub enum Opened {
     Image(Arc<RemoteImage>),
-    /// The layers of a container image, the lowest first: archives or images to be merged.
+    /// The layers of a container image, lowest first: archives or images to be merged.
     Layers(Vec<Arc<RemoteImage>>),
 }
 
-/// Opens an image as [`open`] does, or all layers of a container image. Fetches no byte of the layers yet.
-///
-/// # Errors
-/// Errors of [`open`].
+/// Opens an image as [`open`] does, or all layers of a container image. Fetches no byte of the
+/// layers yet.
 pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened> {
     let cache = cache(options)?;
     let (found, found_sidecar) = resolved(&cache, reference, options)?;
@@ -108,7 +105,7 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
     for mut resolved in layers {
         let identity = resolved.layout.identity.to_string();
         let image = match opened.get(&identity) {
-            // A layer may come several times: an empty one often does.
+            // A layer may occur several times; an empty one often does.
             Some(image) => Arc::clone(image),
             None => {
                 let layer = by_digest(reference, &resolved.layout);
@@ -138,7 +135,7 @@ pub fn open_all(reference: &Reference, options: &RemoteOptions) -> Result<Opened
     Ok(Opened::Layers(images))
 }
 
-/// The images that a reference names, before they are in use.
+/// The images that a reference names, before they are assembled.
 enum Resolution {
     Image(Box<Resolved>),
     Layers(Vec<Resolved>),
@@ -175,8 +172,8 @@ fn resolved(
     Ok((found, found_sidecar))
 }
 
-/// Resolves a reference from what the cache remembers. `reason` is why the server did not answer, if it was
-/// asked.
+/// Resolves a reference from the cache's remembered facts. `reason` is the error of the server, if
+/// it was contacted.
 fn remembered(
     cache: &Cache,
     reference: &Reference,
@@ -193,7 +190,7 @@ fn remembered(
     .map(|image| Resolution::Image(Box::new(image)))
 }
 
-/// Returns the name of a layer: the blob in the repository that `reference` names.
+/// Returns a reference to a layer by digest: a blob in the repository that `reference` names.
 fn by_digest(reference: &Reference, layout: &Layout) -> Reference {
     match (reference, &layout.identity) {
         (Reference::Oci(name), Identity::Blob(digest)) => Reference::Oci(name.with_digest(*digest)),
@@ -201,8 +198,8 @@ fn by_digest(reference: &Reference, layout: &Layout) -> Reference {
     }
 }
 
-/// Looks up the facts about a layer without a table of contents: in the cache and in an index from elsewhere,
-/// with its access lists.
+/// Looks up the facts about a layer without a table of contents, in the cache and in an index from
+/// a file or artifact, with its access lists.
 fn facts_of_layer(
     layer: &Resolved,
     options: &RemoteOptions,
@@ -229,7 +226,6 @@ fn facts_of_layer(
     }
 }
 
-/// Resolves an image from the cache alone.
 fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     let known = remembered::recall(cache, reference, None, options, None)?;
     known.ok_or_else(|| RemoteError::Offline {
@@ -237,7 +233,7 @@ fn offline(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Res
     })
 }
 
-/// Returns the resolved image, or the cached one if no server has answered.
+/// Returns the resolved image, or the cached one if no server answered.
 fn recalled(
     resolved: Result<Resolved>,
     cache: &Cache,
@@ -254,11 +250,8 @@ fn recalled(
     }
 }
 
-/// Opens the image of `origin`, which no reference names. Its chunks are cached under the place and version
-/// that the origin gives.
-///
-/// # Errors
-/// Errors of the origin; errors of the cache; an access list that cannot be read.
+/// Opens the image of `origin`, which no reference names. Its chunks are cached under the place and
+/// version that the origin gives.
 pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<Arc<RemoteImage>> {
     let cache = cache(options)?;
     let description = runtime::wait_for(origin.describe())?;

@@ -1,4 +1,4 @@
-//! SOCI tables of contents: blobs of their own, cached under their digests like layers.
+//! SOCI tables of contents: separate blobs, cached under their digests like layers.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::open::layer::LayerFacts;
 use crate::resolve::{self, Resolved, remembered};
 use crate::{LayerContents, Reference, RemoteOptions};
 
-/// Opens the SOCI table of contents of a layer, and starts to fetch it: the table that the manifest vouches
-/// for, or one of `beside`. If there is none, the layer is used without a table.
+/// Opens the SOCI table of contents of a layer, and starts to fetch it: the table that the manifest
+/// names, or one of `beside`. If there is none, the layer is used without a table.
 pub fn soci_table(
     cache: &Cache,
     reference: &Reference,

@@ -1,4 +1,4 @@
-//! Files that opening an image reads, for the sandbox.
+//! Files that the sandbox must allow, because opening an image reads them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,11 @@ use super::registry::RegistryOptions;
 use super::{Prefetch, RemoteOptions};
 
 impl RemoteOptions {
-    /// Returns the files and directories that may be read while an image is in use, besides those of the
-    /// system: credentials, certificates, access lists. For credentials of registries it returns the
-    /// directories, since a replaced file has another inode. For passwords of web servers it returns the
-    /// files themselves, because their directory is often the home directory.
+    /// Returns the files and directories that may be read while an image is in use, besides those
+    /// of the system: credentials, certificates, access lists. For credentials of registries it
+    /// returns the directories, since a replaced file has another inode. For passwords of web
+    /// servers it returns the files themselves, because their directory is often the home
+    /// directory.
     #[must_use]
     pub fn reads(&self) -> Vec<PathBuf> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -36,14 +37,14 @@ impl RemoteOptions {
 }
 
 impl RegistryOptions {
-    /// Returns the files from which credentials may be read.
+    /// Returns the files that may contain credentials of registries.
     #[must_use]
     pub fn credential_files(&self) -> Vec<PathBuf> {
         let given = self.auth_files.clone();
         given.unwrap_or_else(docker_config::usual_files)
     }
 
-    /// Returns whether one of the files names a credential helper.
+    /// Returns whether one of the files names a credential helper, which is a program to run.
     #[must_use]
     pub fn runs_programs(&self) -> bool {
         docker_config::name_a_helper(&self.credential_files())

@@ -13,10 +13,10 @@ use crate::progress::Progress;
 
 use registry::RegistryOptions;
 
-/// The kind of readahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readahead {
-    /// Windows are requested without waiting. The reader continues as soon as its own chunk is present.
+    /// Windows are requested without waiting. The reader continues as soon as its own chunk is
+    /// present.
     #[default]
     Async,
     /// The reader waits for the whole window. For comparison only.
@@ -25,7 +25,6 @@ pub enum Readahead {
     Off,
 }
 
-/// The chunks that are fetched before a reader asks for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prefetch {
     #[default]
@@ -36,15 +35,14 @@ pub enum Prefetch {
     List(PathBuf),
 }
 
-/// A callback for downloads of whole files. It gets the place and the progress, once before the first byte
-/// and after every chunk.
+/// A callback for downloads of whole files. It gets the address and the progress, once before the
+/// first byte and after every chunk.
 #[derive(Clone, Default)]
 pub struct DownloadReport(Option<Arc<Callback>>);
 
 type Callback = dyn Fn(&str, Progress) + Send + Sync;
 
 impl DownloadReport {
-    /// Creates a report that calls `report`.
     #[must_use]
     pub fn new(report: impl Fn(&str, Progress) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(report)))
@@ -63,57 +61,55 @@ impl fmt::Debug for DownloadReport {
     }
 }
 
-/// Options of [`open`](crate::open).
 #[derive(Clone, Debug)]
 pub struct RemoteOptions {
-    /// Directory of the cache; by default the user's cache directory.
+    /// Directory of the cache. The default is the user's cache directory.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes that the cache may hold, for all images together. By default a tenth of its filesystem, or less
-    /// if under a twentieth would stay free. `u64::MAX` for no limit.
+    /// Bytes that the cache may hold, for all images together. The default is a tenth of its
+    /// filesystem, or less if under a twentieth would stay free. `u64::MAX` means no limit.
     pub cache_limit: Option<u64>,
-    /// Other addresses of the same image, best first, tried after that of the reference. For a registry, the
-    /// addresses of registries that mirror it, asked before it.
+    /// Other addresses of the same image, best first. They are tried after the address of the
+    /// reference. For a registry, these are registries that mirror it, and they are tried first.
     pub mirrors: Vec<String>,
-    /// Whether to contact no server: only chunks in the cache can be read.
+    /// Whether to contact no server, so that only cached chunks can be read.
     pub offline: bool,
-    /// Longest time a reader waits, and longest time opening takes.
+    /// Longest time that a reader or the opening waits.
     pub timeout: Duration,
-    /// Longest time without a byte until a request is given up and repeated.
+    /// Longest time without a byte before a request is abandoned and repeated.
     pub stall: Duration,
-    /// Time limit for making a connection.
     pub connect_timeout: Duration,
     /// Number of consecutive retries without progress.
     pub retries: u32,
     /// Whether to refuse images whose chunks cannot be verified one by one.
     pub require_verified: bool,
-    /// Whether to serve cached chunks without verifying them again at their first use.
+    /// Whether to serve cached chunks without verifying them again at first use.
     pub trust_cache: bool,
     pub readahead: Readahead,
-    /// The chunks that are fetched before a reader asks for them.
     pub prefetch: Prefetch,
-    /// File to write the order of touched chunks to.
+    /// File to write the order of the chunks that were read to.
     pub record: Option<PathBuf>,
-    /// A file of layer indexes that the caller vouches for, for layers without an index in the cache. Not
-    /// used with [`require_verified`](Self::require_verified).
+    /// A file of layer indexes that the caller trusts, for layers without an index in the cache.
+    /// Not used with [`require_verified`](Self::require_verified).
     pub layer_index: Option<PathBuf>,
     /// Whether to use indexes and access lists that were pushed beside a container image
     /// ([`push_sidecar`](crate::push_sidecar)). The caller then trusts everyone who may push to the
-    /// repository. With [`require_verified`](Self::require_verified), only the lists are used.
+    /// repository. With [`require_verified`](Self::require_verified), only the access lists are
+    /// used.
     pub referrers: bool,
-    /// Longest readahead window of one reader, in bytes; up to two are in flight at a time. It should be
-    /// bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
+    /// Longest readahead window of one reader, in bytes; up to two are in flight at a time. A good
+    /// value is bandwidth times round trip, which is 8 MiB at 100 MB/s and 80 ms.
     pub window: u64,
     pub registry: RegistryOptions,
     /// Chunk size of images without a table: a power of two from 4 KiB to 1 MiB.
     pub chunk_len: u32,
-    /// Most requests in flight, not counting those that readers wait for.
+    /// Most requests in flight, not counting those with waiting readers.
     pub requests: usize,
-    /// Files with users and passwords for web servers.
     #[cfg(feature = "network")]
     pub credentials: crate::CredentialFiles,
-    /// A PEM file of further trusted certificates.
+    /// A PEM file of additional trusted certificates.
     pub ca_file: Option<PathBuf>,
-    /// Called while an image is downloaded whole, because its server does not support range requests.
+    /// Called while an image is downloaded whole because its server does not support range
+    /// requests.
     pub download: DownloadReport,
 }
 
@@ -148,8 +144,8 @@ impl Default for RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Returns the cache directory: the given one, else `forerun` below `XDG_CACHE_HOME` or `~/.cache`.
-    /// `None` if there is no home directory.
+    /// Returns the cache directory: the configured one, otherwise `forerun` below `XDG_CACHE_HOME`
+    /// or `~/.cache`. `None` if there is no home directory.
     #[must_use]
     pub fn cache_dir(&self) -> Option<PathBuf> {
         let set = |name: &str| {

@@ -5,36 +5,36 @@ use std::time::Duration;
 
 use crate::oci::platform::Platform;
 
-/// A mirror of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     /// The registry as written in image names: `host` or `host:port`.
     pub registry: String,
-    /// The address of the mirror: `https://host` or `http://host:port`, with a path if the repositories are
-    /// below one.
+    /// The address of the mirror: `https://host` or `http://host:port`, with the path under which
+    /// it keeps repositories, if any.
     pub location: String,
 }
 
 #[derive(Clone, Debug)]
 pub struct RegistryOptions {
-    /// Mirrors, asked in this order before the registry itself. Only reads use them.
+    /// Mirrors, tried in this order before the registry itself. Only reads use them.
     pub mirrors: Vec<Mirror>,
-    /// Hosts (`host` or `host:port`) that may be reached without TLS. Registries there are reached by plain
-    /// HTTP. For all other hosts, `http:` addresses of web servers and object stores are refused. Loopback is
-    /// always allowed.
+    /// Hosts (`host` or `host:port`) that may be contacted without TLS. Registries on them are
+    /// contacted by plain HTTP. For all other hosts, `http:` addresses of web servers and object
+    /// stores are refused. Loopback is always allowed.
     pub insecure: Vec<String>,
-    /// Hosts of token servers that may receive a registry's credentials, besides the registry's own domain.
+    /// Hosts of token servers that may receive a registry's credentials, besides the registry's own
+    /// domain.
     pub auth_realms: Vec<String>,
-    /// Files in the form of Docker's `config.json`; the first one with credentials for a registry wins. By
-    /// default the usual files of podman and Docker.
+    /// Files in the form of Docker's `config.json`; the first one with credentials for a registry
+    /// wins. The default is the usual files of podman and Docker.
     pub auth_files: Option<Vec<PathBuf>>,
-    /// The platform to choose from an image for several; by default that of this machine.
+    /// The platform to choose from a multi-platform image. The default is that of this machine.
     pub platform: Option<Platform>,
-    /// Longest time without a byte until a request is given up.
+    /// Longest time without a byte before a request is abandoned.
     pub timeout: Duration,
     /// Number of attempts for a request of a manifest, token or upload.
     pub attempts: u32,
-    /// Pause before the second attempt; doubled before each further one.
+    /// Pause before the second attempt. It doubles before each further one.
     pub backoff: Duration,
 }
 

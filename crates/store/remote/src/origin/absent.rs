@@ -1,4 +1,5 @@
-//! Stands for a server that is not asked: because none may be asked, or none is known to have the version.
+//! A placeholder for a server that is not contacted, because no server may be contacted or none is
+//! known to have the version.
 
 use std::ops::Range;
 
@@ -15,7 +16,6 @@ pub struct Absent {
 }
 
 impl Absent {
-    /// Creates an origin in place of the server at `place`.
     #[must_use]
     pub const fn new(place: String, error: RemoteError) -> Self {
         Self { place, error }

@@ -1,29 +1,28 @@
-//! Profiles: the files that AWS tools keep credentials, region and endpoint in.
+//! Profiles: the files in which AWS tools keep credentials, region and endpoint.
 //!
-//! `~/.aws/credentials` has sections `[NAME]`, `~/.aws/config` sections `[profile NAME]` (and `[default]`)
-//! and `[services NAME]`; lines are `key = value`, an indented line belongs to the key above it. Only the
-//! settings that reading objects needs are parsed. Profiles whose keys come from elsewhere (single sign-on,
-//! another role, a program) are reported as such. The AWS tools can export variables for them.
+//! `~/.aws/credentials` has sections `[NAME]`; `~/.aws/config` has sections `[profile NAME]`,
+//! `[default]` and `[services NAME]`. Lines are `key = value`; an indented line belongs to the key
+//! above it. Only the settings needed to read objects are parsed. A profile whose keys come from
+//! another source (single sign-on, another role, a program) is refused with a message; the AWS
+//! tools can export variables for it.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Length limit of a file.
+/// Size limit of a file, in bytes.
 const LIMIT: u64 = 1 << 20;
 
-/// The settings of a profile.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Access key and secret key.
     pub keys: Option<(String, String)>,
-    /// Session token for the keys.
     pub token: Option<String>,
     pub region: Option<String>,
-    /// Endpoint: that of S3, else that of all services.
+    /// Endpoint of S3, or else the endpoint of all services.
     pub endpoint: Option<String>,
-    /// The setting that takes the keys from elsewhere, if the profile has no keys of its own.
+    /// The setting that names another source for the keys, if the profile has no keys itself.
     pub elsewhere: Option<&'static str>,
 }
 
@@ -36,7 +35,7 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// Settings that take the keys from elsewhere.
+/// Settings that name another source for the keys.
 const ELSEWHERE: [&str; 6] = [
     "credential_process",
     "sso_session",
@@ -49,7 +48,7 @@ const ELSEWHERE: [&str; 6] = [
 type Sections = HashMap<String, HashMap<String, String>>;
 
 impl Profile {
-    /// Reads the profile `name` from the user's files; `None` if no file has it.
+    /// Reads the profile `name` from the user's files. Returns `None` if no file has it.
     #[must_use]
     pub fn of_user(name: &str) -> Option<Self> {
         let [credentials, config] = paths().map(|path| read(&path?));
@@ -60,7 +59,7 @@ impl Profile {
         )
     }
 
-    /// Parses the profile `name` from these two texts; `None` if neither has it.
+    /// Parses the profile `name` from the two files. Returns `None` if neither has it.
     #[must_use]
     pub fn parse(name: &str, credentials: &str, config: &str) -> Option<Self> {
         let (credentials, config) = (sections(credentials), sections(config));
@@ -76,7 +75,7 @@ impl Profile {
                 .or_else(|| of(profile))
                 .filter(|text| !text.is_empty())
         };
-        // A key of one file and a secret of the other do not belong together.
+        // A key from one file and a secret from the other do not belong together.
         let pair = |section: Option<&HashMap<String, String>>| {
             let section = section?;
             let key = section.get("aws_access_key_id")?;
@@ -98,12 +97,11 @@ impl Profile {
     }
 }
 
-/// Returns the paths of the files, whether they exist or not.
 pub fn files() -> impl Iterator<Item = PathBuf> {
     paths().into_iter().flatten()
 }
 
-/// Returns the paths of the files of credentials and of settings.
+/// Returns the paths of the credentials file and the configuration file.
 fn paths() -> [Option<PathBuf>; 2] {
     [
         path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
@@ -111,7 +109,6 @@ fn paths() -> [Option<PathBuf>; 2] {
     ]
 }
 
-/// Returns the path of a file: from the variable, or else in `~/.aws`.
 fn path(variable: &str, file: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     set(variable)
@@ -129,7 +126,8 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Parses all sections. Skips other lines; the last of repeated keys counts. A nested key is `above.below`.
+/// Parses all sections and skips other lines. The last of repeated keys counts. A nested key is
+/// `above.below`.
 fn sections(text: &str) -> Sections {
     let mut sections = Sections::new();
     let mut section = None;
@@ -140,7 +138,7 @@ fn sections(text: &str) -> Sections {
             continue;
         }
         if let Some(name) = content.strip_prefix('[') {
-            // Inner spaces count as one; outer spaces are ignored.
+            // Several inner spaces count as one; outer spaces are ignored.
             let name = name.split(']').next().unwrap_or_default();
             let name: Vec<_> = name.split_whitespace().collect();
             section = Some(name.join(" "));
@@ -168,7 +166,7 @@ fn sections(text: &str) -> Sections {
     sections
 }
 
-/// Cuts a value before a comment: ` #` or ` ;`.
+/// Removes a comment (` #` or ` ;`) from a value.
 fn without_remark(value: &str) -> &str {
     let end = value
         .match_indices(['#', ';'])

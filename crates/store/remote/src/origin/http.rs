@@ -1,13 +1,15 @@
 //! A file on a web server.
 //!
-//! From a server without range requests, each request gets the whole file, and the bytes before the range are
-//! skipped. The description tells the caller, who requests the file once. If the server does not say the
-//! length either, describing fails with [`RemoteError::NoLength`].
+//! A server without range requests answers each request with the whole file, and the bytes before
+//! the range are skipped. [`Description::whole`](super::Description::whole) tells the caller, who
+//! then requests the file once. If the server does not give the length either, describing fails
+//! with [`RemoteError::NoLength`].
 //!
-//! The answer to a HEAD is used if it has everything. Otherwise one byte is requested: some servers support
-//! ranges and do not say so, and some addresses are signed for GET only. The version is a strong ETag or else
-//! the date of the last change. Later requests carry the version as a condition, and answers with another
-//! version are refused. Redirect targets are not remembered: they are often signed for minutes only.
+//! The answer to a HEAD request is used if it has everything. Otherwise one byte is requested,
+//! because some servers support ranges without announcing it, and some addresses are signed for GET
+//! only. The version is a strong ETag or else the modification date. Later requests carry the
+//! version as a condition, and answers with another version are refused. Redirect targets are not
+//! remembered, because many are signed for minutes only.
 
 use std::ops::Range;
 
@@ -27,10 +29,9 @@ use crate::http::local_addresses;
 use crate::http::response::{ContentRange, endless, header, partial, refusal, whole};
 use crate::{Body, Description, Origin, RemoteError, Result};
 
-/// Prefix of versions that are dates and not ETags.
+/// Prefix of versions that are dates rather than ETags.
 const MODIFIED: &str = "modified ";
 
-/// A file on a web server.
 pub struct HttpOrigin {
     client: Client,
     url: Url,
@@ -45,11 +46,8 @@ impl std::fmt::Debug for HttpOrigin {
 }
 
 impl HttpOrigin {
-    /// Creates an origin at `url`. A user and password in it become basic authentication for that scheme,
-    /// host and port only.
-    ///
-    /// # Errors
-    /// [`RemoteError::Reference`] for credentials that cannot be sent.
+    /// Creates an origin at `url`. A user and password in the URL become basic authentication for
+    /// that scheme, host and port only. Fails if they cannot be sent.
     pub fn new(client: Client, mut url: Url) -> Result<Self> {
         local_addresses::allow(&url);
         let place = place_of(&url);
@@ -57,7 +55,7 @@ impl HttpOrigin {
             text: place.clone(),
             reason: "the user or password in it cannot be sent".to_owned(),
         })?;
-        // Both fail only for addresses without a host, which no client takes.
+        // Both calls fail only for addresses without a host, which no client accepts.
         let _no_host = (url.set_username(""), url.set_password(None));
         Ok(Self {
             client,
@@ -105,7 +103,6 @@ impl HttpOrigin {
         }
     }
 
-    /// Requests the first byte.
     async fn probe(&self) -> Result<Description> {
         let answer = self.get(&(0..1)).send().await;
         let answer = answer.map_err(|error| failure(&self.place, &error))?;
@@ -125,7 +122,7 @@ impl HttpOrigin {
             let place = self.place.clone();
             return Err(RemoteError::NoLength { place, version });
         };
-        // The body is read to its end so that the connection can be reused.
+        // Reads the body to its end so that the connection can be reused.
         let _one_byte = answer.bytes().await;
         Ok(Description {
             len,
@@ -223,7 +220,7 @@ impl Origin for HttpOrigin {
     }
 }
 
-/// Returns the strong ETag, or else the date of the last change. A weak ETag says nothing about bytes.
+/// Returns the strong ETag, or else the modification date. A weak ETag does not identify the bytes.
 fn version(headers: &HeaderMap) -> Option<String> {
     let etag = header(headers, ETAG).filter(|tag| tag.starts_with('"'));
     etag.map(str::to_owned).or_else(|| {
@@ -232,7 +229,8 @@ fn version(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// Returns basic authentication from the address; `Some(None)` if the address has no user or password.
+/// Returns the header of basic authentication, or `Some(None)` if the address has no user or
+/// password.
 fn basic(url: &Url) -> Option<Option<HeaderValue>> {
     if url.username().is_empty() && url.password().is_none() {
         return Some(None);
@@ -246,7 +244,7 @@ fn basic(url: &Url) -> Option<Option<HeaderValue>> {
     Some(Some(value))
 }
 
-/// Decodes percent-encoded text; `None` for a broken escape.
+/// Decodes percent-encoded text. Returns `None` for an invalid escape.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! A resolved reference: an image in one or many parts, and the digests that prove its bytes.
+//! A resolved reference: an image in one or many parts, and the digests that verify its bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,23 +7,18 @@ use forerun_cache::Digest;
 
 use crate::{Description, LayerContents, Origin};
 
-/// The name of an image. Its text is stable, and is the name in the cache.
+/// The identity of an image. Its text is stable, and names the image in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The root of the image's table.
     Root(Digest),
     /// The digest of the whole image.
     Blob(Digest),
-    /// The address, and the version there.
-    Version {
-        url: String,
-        /// The server's name for the version.
-        version: String,
-    },
+    /// The address, and the version of the file at this address.
+    Version { url: String, version: String },
 }
 
 impl Identity {
-    /// Returns the digest of the whole image, if that is its name.
     pub(crate) const fn digest(&self) -> Option<Digest> {
         match self {
             Self::Blob(digest) => Some(*digest),
@@ -31,8 +26,9 @@ impl Identity {
         }
     }
 
-    /// Returns the name in the cache while only a table proves the image's parts. Bytes that one table proves
-    /// may be wrong by another table, if a hostile image has copied the digest.
+    /// Returns the cache name of an image whose parts only a table verifies. The name contains the
+    /// digest of the table: bytes that are right by one table may be wrong by another, if a hostile
+    /// image claims the digest of another image.
     pub(crate) fn by_table(&self, table: Option<Digest>) -> String {
         match table.filter(|_| self.digest().is_some()) {
             Some(table) => format!("{self}{BY}{table}"),
@@ -40,7 +36,7 @@ impl Identity {
         }
     }
 
-    /// Returns whether `name` is the image's name in the cache, with any table.
+    /// Returns whether `name` is the image's cache name, with any table.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         let rest = name.strip_prefix(&self.to_string());
@@ -48,7 +44,7 @@ impl Identity {
     }
 }
 
-/// Separator between the digests of a layer and of its table.
+/// Separates the digest of a layer from the digest of its table.
 const BY: &str = " by ";
 
 impl fmt::Display for Identity {
@@ -61,16 +57,16 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The same bytes at one or more servers.
+/// The same bytes on one or more servers.
 #[derive(Clone, Debug)]
 pub struct RemoteBlob {
     pub description: Description,
-    /// Origins, in the order in which they are asked; never empty. If a server has another name for the
-    /// version, its origin handles that.
+    /// Origins in order of preference; never empty. A mirror may have another name for the same
+    /// version; its origin handles that.
     pub mirrors: Vec<Arc<dyn Origin>>,
 }
 
-/// A run of bytes of the image that is one blob at the servers.
+/// A part of the image that is one blob on the servers.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Offset in the image.
@@ -82,35 +78,31 @@ pub struct Part {
 /// The digests of an image's chunks, as a blob.
 #[derive(Clone, Debug)]
 pub struct TableLayout {
-    /// Bytes in a chunk, and in a hash block.
+    /// Size of a chunk and of a hash block, in bytes.
     pub chunk_size: u32,
     /// The fs-verity digest of the image.
     pub root: Digest,
-    /// Levels of the Merkle tree, the top level first, in blocks of chunk size.
+    /// Levels of the Merkle tree, top level first, in blocks of `chunk_size`.
     pub blob: RemoteBlob,
 }
 
-/// An image as a concatenation of parts.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Address for messages, without credentials.
     pub place: String,
-    /// Length of the image in bytes.
     pub len: u64,
-    /// The name of the image in the cache.
     pub identity: Identity,
-    /// Consecutive parts from 0 to [`len`](Self::len), none empty.
+    /// Consecutive, non-empty parts from 0 to [`len`](Self::len).
     pub parts: Vec<Part>,
-    /// The table that proves the chunks, if there is one.
+    /// The table with the digests of the chunks.
     pub table: Option<TableLayout>,
-    /// Name of the format, if the manifest has one.
+    /// Name of the format, if the manifest gives it.
     pub format: Option<String>,
-    /// The table of contents that a manifest vouches for, if there is one.
+    /// The table of contents that a manifest names by digest.
     pub contents: Option<LayerContents>,
 }
 
 impl Layout {
-    /// Creates the layout of an image that is one blob.
     #[must_use]
     pub fn single(place: String, blob: RemoteBlob, identity: Identity) -> Self {
         let len = blob.description.len;
@@ -130,14 +122,14 @@ impl Layout {
         }
     }
 
-    /// Returns whether each request costs a whole part, because no server of some part supports range
-    /// requests.
+    /// Returns whether each request costs a whole part, because no server of some part supports
+    /// range requests.
     #[must_use]
     pub fn is_sent_whole(&self) -> bool {
         self.parts.iter().any(|part| part.blob.description.whole)
     }
 
-    /// Returns whether the server gives neither version nor digest, so that later requests cannot tell
+    /// Returns whether the server gives neither version nor digest. Later requests then cannot tell
     /// whether the address still has the same bytes.
     #[must_use]
     pub fn is_unversioned(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The seam between protocols and everything above them: one blob at one server.
+//! The interface between protocols and the code above them: one blob on one server.
 
 mod absent;
 pub mod aws_profile;
@@ -24,43 +24,42 @@ pub use pinned::Pinned;
 pub use s3::S3Origin;
 pub use s3_settings::S3Settings;
 
-/// A server's description of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     pub len: u64,
-    /// A text that identifies this version at the address, if the server gives one. It is part of the blob's
-    /// name in the cache and a condition of later requests.
+    /// Identifies this version at the address, if the server gives one. It is part of the blob's
+    /// cache name and a condition of later requests.
     pub version: Option<String>,
-    /// Digest of the whole blob, if its name is one.
+    /// Digest of the whole blob, if the blob is named by one.
     pub digest: Option<Digest>,
     /// Whether the server sends only the whole blob, because it does not support range requests.
     pub whole: bool,
 }
 
-/// One blob at one server. Implementations make each request once: the caller retries, asks other mirrors and
-/// gives up stalled streams.
+/// One blob on one server. Implementations send each request once: the caller retries, tries other
+/// mirrors and abandons stalled streams.
 pub trait Origin: Send + Sync + fmt::Debug {
     /// Returns the address for messages, without credentials.
     fn place(&self) -> &str;
 
-    /// Requests the length and the version of the blob. Fails for a server that cannot send parts, before anything
-    /// relies on it.
+    /// Requests the length and the version of the blob. Fails early if the server cannot send the
+    /// blob.
     fn describe(&self) -> BoxFuture<'_, Result<Description>>;
 
-    /// Requests `range` of the blob in `description`. Checks the head of the answer before it returns the
-    /// body: status, range, total length, version. The body may be shorter than the range if the connection
-    /// ends; it is never longer.
+    /// Requests `range` of the blob in `description`. Checks the head of the answer (status, range,
+    /// total length, version) before it returns the body. The body may be shorter than the range if
+    /// the connection ends; it is never longer.
     fn fetch(&self, range: Range<u64>, description: &Description) -> BoxFuture<'_, Result<Body>>;
 
-    /// Requests the whole of a blob of unknown length, in `version` if the server gave one. Checks the head
-    /// of the answer before it returns the body. The body ends with an error if the connection ended before
-    /// the answer, as far as the protocol shows that.
+    /// Requests the whole of a blob of unknown length, in `version` if the server gave one. Checks
+    /// the head of the answer before it returns the body. If the connection ends before the answer
+    /// does, the body ends with an error, as far as the protocol can detect that.
     fn fetch_whole<'a>(&'a self, version: Option<&'a str>) -> BoxFuture<'a, Result<Body>> {
         let _of_any_version = version;
         let place = self.place().to_owned();
         std::future::ready(Err(RemoteError::NoRanges { place })).boxed()
     }
 
-    /// Reads credentials again, on the user's signal.
+    /// Reads credentials again after the user's signal.
     fn reload(&self) {}
 }

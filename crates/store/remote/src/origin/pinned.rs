@@ -8,14 +8,14 @@ use futures_util::future::BoxFuture;
 
 use crate::{Body, Description, Origin, Result};
 
-/// An origin that is asked for the version by its own name, which may differ from the name at other mirrors.
+/// An origin that is requested by its own name for the version, which may differ from the name at
+/// other mirrors.
 pub struct Pinned {
     origin: Arc<dyn Origin>,
     description: Description,
 }
 
 impl Pinned {
-    /// Pins `origin` to its own `description`.
     #[must_use]
     pub const fn new(origin: Arc<dyn Origin>, description: Description) -> Self {
         Self {

@@ -1,10 +1,10 @@
 //! An object in an S3-compatible store.
 //!
 //! The object store library signs requests and reads most sources of credentials: the usual `AWS_*`
-//! variables, web identity tokens, container and instance roles. `aws_profile.rs` reads profiles. Custom
-//! endpoints (`AWS_ENDPOINT_URL`) are addressed by path. Requests go through forerun's HTTP client, for its
-//! TLS roots, and are not retried here. No redirect is followed: a request carries the session token in a
-//! header that clients do not remove.
+//! variables, web identity tokens, container and instance roles. `aws_profile.rs` reads profiles.
+//! Custom endpoints (`AWS_ENDPOINT_URL`) are addressed by path. Requests go through forerun's HTTP
+//! client, for its TLS roots, and are not retried here. Redirects are not followed: a request
+//! carries the session token in a header that clients do not remove.
 
 use std::error::Error as _;
 use std::fmt;
@@ -29,7 +29,6 @@ use crate::http::response::refusal;
 use crate::origin::S3Settings;
 use crate::{Body, Description, Origin, RemoteError, Result};
 
-/// An object in a bucket.
 pub struct S3Origin {
     store: RwLock<Arc<AmazonS3>>,
     client: Client,
@@ -44,8 +43,8 @@ impl fmt::Debug for S3Origin {
     }
 }
 
-/// Forerun's HTTP client as the library sees it. It reports busy servers and their `Retry-After`, which the
-/// library would hide.
+/// Forerun's HTTP client, wrapped for the library. It reports busy servers and their `Retry-After`,
+/// which the library would hide.
 #[derive(Clone, Debug)]
 struct OurClient {
     client: Client,
@@ -88,7 +87,7 @@ impl HttpService for OurClient {
     }
 }
 
-/// Explains a redirect: most often the bucket is in another region.
+/// Explains a redirect. The usual cause is that the bucket is in another region.
 fn redirected(answer: &HttpResponse) -> String {
     let region = answer.headers().get("x-amz-bucket-region");
     let region = region.and_then(|region| region.to_str().ok());
@@ -101,11 +100,8 @@ fn redirected(answer: &HttpResponse) -> String {
 }
 
 impl S3Origin {
-    /// Creates an origin for the object `key` of `bucket`, with endpoint and credentials from the environment
-    /// or the profile.
-    ///
-    /// # Errors
-    /// [`RemoteError::Reference`] if settings are missing in the environment or the name is invalid.
+    /// Creates an origin for the object `key` of `bucket`, with endpoint and credentials from the
+    /// environment or the profile. Fails if settings are missing or the name is invalid.
     pub fn new(client: Client, bucket: &str, key: &str) -> Result<Self> {
         let place = format!("s3://{bucket}/{key}");
         let bad = |reason: String| RemoteError::Reference {
@@ -198,7 +194,7 @@ impl Origin for S3Origin {
     }
 }
 
-/// Connects to the store with the current settings of environment and profile.
+/// Connects to the store with the current settings from the environment and the profile.
 fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<AmazonS3, String> {
     let once = RetryConfig {
         max_retries: 0,
@@ -217,8 +213,8 @@ fn connect(client: &Client, bucket: &str, place: &str) -> std::result::Result<Am
         .map_err(|error| error.to_string())
 }
 
-/// Converts an error of the library. Leaves out its text, which contains the server's answer and so perhaps
-/// keys.
+/// Converts an error of the library. Drops its text, which contains the server's answer and
+/// possibly keys.
 fn meaning(place: &str, error: &object_store::Error) -> RemoteError {
     use object_store::Error;
     let place = place.to_owned();

@@ -15,11 +15,10 @@ const WITHOUT_PROFILE: [&str; 3] = [
 /// Variables that name the endpoint, in order of precedence.
 const ENDPOINTS: [&str; 3] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
 
-/// The settings of the user's environment and profile.
 pub struct S3Settings;
 
 impl S3Settings {
-    /// Returns the endpoint; `None` for Amazon's.
+    /// Returns the endpoint, or `None` for Amazon's.
     #[must_use]
     pub fn endpoint_of_user() -> Option<String> {
         ENDPOINTS
@@ -28,10 +27,8 @@ impl S3Settings {
             .or_else(|| profile().ok()??.endpoint)
     }
 
-    /// Returns a builder with region, endpoint and credentials.
-    ///
-    /// # Errors
-    /// The reason why the profile cannot be used.
+    /// Returns a builder with region, endpoint and credentials. Fails if the profile cannot be
+    /// used.
     pub fn builder() -> Result<AmazonS3Builder, String> {
         let mut builder = AmazonS3Builder::from_env();
         let of_variables = builder.get_config_value(&AmazonS3ConfigKey::AccessKeyId);

@@ -1,8 +1,8 @@
 //! A blob of a registry as an [`Origin`].
 //!
-//! Many registries redirect to an object store, with a signature in the address that is valid for minutes.
-//! The store is asked without credentials. The target is kept and asked directly as long as that works, which
-//! halves the round trips of every read.
+//! Many registries redirect to an object store, with a signature in the address that is valid for
+//! minutes. The store is contacted without credentials. The redirect target is remembered and
+//! requested directly while that works, which halves the round trips of every read.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,7 +23,6 @@ use crate::registry::endpoint::Endpoint;
 use crate::registry::{Registry, wire};
 use crate::{Body, Description, Origin, RemoteError, Result, place_of};
 
-/// One blob at one registry or mirror.
 pub struct RegistryBlob {
     registry: Arc<Registry>,
     endpoint: Arc<Endpoint>,
@@ -113,7 +112,8 @@ impl RegistryBlob {
     }
 }
 
-/// Returns the header for a part of a blob; `None` for the whole blob, which every server can send.
+/// Returns the range header for a part of a blob. `None` for the whole blob, which every server can
+/// send.
 fn range_header(range: &Range<u64>, total: u64) -> Option<HeaderValue> {
     if *range == (0..total) {
         return None;
@@ -130,7 +130,7 @@ fn with_range(request: RequestBuilder, range: &Range<u64>, total: u64) -> Reques
     }
 }
 
-/// Checks that the head of an answer fits `range` of a blob of `total` bytes, and returns the body.
+/// Checks that the head of an answer fits `range` of a blob of `total` bytes. Returns the body.
 fn judged(
     response: reqwest::Response,
     place: &str,

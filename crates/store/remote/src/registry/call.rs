@@ -1,4 +1,4 @@
-//! A request to a registry: sends credentials when asked, and follows redirects itself.
+//! A request to a registry. Sends credentials when asked, and follows redirects itself.
 //!
 //! `Authorization` goes only to the registry's own scheme, host and port. Only read requests follow
 //! redirects, as far as [`redirect`] allows.
@@ -17,21 +17,18 @@ use crate::registry::endpoint::Endpoint;
 use crate::registry::{Registry, wire};
 use crate::{RemoteError, Result, place_of};
 
-/// Most redirects followed for one request.
+/// Largest number of redirects followed per request.
 const REDIRECTS: usize = 5;
 
 pub struct Call<'a> {
-    /// The registry and repository.
     pub endpoint: &'a Endpoint,
-    /// The access that the token must allow.
     pub access: Access,
     pub method: Method,
     pub url: Url,
     /// Headers except `Authorization`.
     pub headers: HeaderMap,
-    /// The bytes to send.
     pub body: Option<Bytes>,
-    /// Longest time until the head of the answer, from the first byte sent.
+    /// Longest time from the first byte sent to the head of the answer.
     pub patience: Duration,
 }
 
@@ -39,14 +36,11 @@ pub struct Call<'a> {
 #[derive(Debug)]
 pub struct Answer {
     pub response: Response,
-    /// The address that it came from.
     pub url: Url,
-    /// The address for messages.
     pub place: String,
 }
 
 impl<'a> Call<'a> {
-    /// Creates a read request.
     pub fn get(endpoint: &'a Endpoint, url: Url, registry: &Registry) -> Self {
         Self {
             endpoint,
@@ -125,7 +119,7 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// Returns the target of a redirect, if it may be followed.
+/// Returns the target of a redirect. Fails if it may not be followed.
 fn target(from: &Url, response: &Response, redirects: usize) -> Result<Url> {
     let refused = |reason: &str| RemoteError::Refused {
         place: place_of(from),

@@ -11,14 +11,12 @@ use crate::http::site::{Site, check_plain, is_loopback};
 use crate::options::registry::RegistryOptions;
 use crate::{RemoteError, Result, redact};
 
-/// A repository at one registry or mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The server that credentials are for.
+    /// The server that credentials belong to.
     pub site: Site,
-    /// The name under which credentials are stored: host, and port if the name has one.
+    /// The name under which credentials are stored: `HOST` or `HOST:PORT`.
     pub credentials_of: String,
-    /// Path of the repository at this server.
     pub repository: String,
     /// `scheme://host:port/v2/repository/`.
     base: Url,
@@ -37,7 +35,6 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// Returns the endpoint of the registry itself.
     pub fn of_registry(name: &ImageName, options: &RegistryOptions) -> Result<Self> {
         let host = match &*name.registry {
             "docker.io" => "registry-1.docker.io",
@@ -101,17 +98,16 @@ impl Endpoint {
         })
     }
 
-    /// Returns the address of a manifest by tag or digest.
+    /// Returns the address of a manifest. `reference` is a tag or digest.
     pub fn manifest(&self, reference: &str) -> Result<Url> {
         self.join(&format!("manifests/{reference}"))
     }
 
-    /// Returns the address of a blob.
     pub fn blob(&self, digest: &Digest) -> Result<Url> {
         self.join(&format!("blobs/{digest}"))
     }
 
-    /// Returns the address of the list of artifacts of a type that refer to a manifest.
+    /// Returns the address of the list of artifacts that refer to a manifest and have this type.
     pub fn referrers(&self, subject: &Digest, artifact_type: &str) -> Result<Url> {
         let mut url = self.join(&format!("referrers/{subject}"))?;
         url.query_pairs_mut()
@@ -119,7 +115,6 @@ impl Endpoint {
         Ok(url)
     }
 
-    /// Returns the address where uploads begin.
     pub fn uploads(&self) -> Result<Url> {
         self.join("blobs/uploads/")
     }

@@ -1,8 +1,9 @@
-//! Registries of the OCI distribution specification: reading manifests and blobs, pushing them.
+//! Registries of the OCI distribution specification: reading and pushing manifests and blobs.
 //!
-//! This module uses the crate's HTTP client and not the library `oci-client`. That library has its own HTTP
-//! client, sends a registry's password to any token server that the registry names, reads manifests of any
-//! length, keeps refused tokens, and supports neither refresh tokens nor mirrors.
+//! This module uses the crate's HTTP client instead of the library `oci-client`. That library has
+//! its own HTTP client, sends a registry's password to any token server that the registry names,
+//! reads manifests of any length, keeps refused tokens, and supports neither refresh tokens nor
+//! mirrors.
 
 pub mod auth;
 mod blob;
@@ -26,7 +27,8 @@ pub use open::{FoundContainer, FoundInRegistry};
 pub use referrers::Subject;
 pub use upload::Repository;
 
-/// Access to all registries for one user: the HTTP client, and the tokens and passwords obtained so far.
+/// Access to all registries for one user: the HTTP client, and the tokens and passwords obtained so
+/// far.
 #[derive(Debug)]
 pub struct Registry {
     client: reqwest::Client,
@@ -35,8 +37,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Creates a client of registries over `client`, which must not follow redirects by itself: this module
-    /// checks their targets.
+    /// Creates registry access over `client`, which must not follow redirects by itself, because
+    /// this module checks their targets.
     #[must_use]
     pub fn new(client: reqwest::Client, options: RegistryOptions) -> Arc<Self> {
         let options = Arc::new(options);

@@ -1,8 +1,8 @@
 //! Resolves a name in a registry to the layout of an image.
 //!
-//! The tag is resolved once; from then on everything is named by digest, so a tag that moves meanwhile
-//! changes nothing. An image is one of three things: the form that `push` stores, a manifest whose only layer
-//! is a plain image, or a blob named by its digest.
+//! The tag is resolved once, and everything after that is requested by digest, so a tag that moves
+//! meanwhile changes nothing. An image has one of three forms: that of `push`, a manifest whose
+//! only layer is a plain image, or a blob named by its digest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,12 +26,8 @@ use crate::{
 };
 
 impl Registry {
-    /// Resolves the image `name`. With `require_verified`, refuses images without a table that proves each
-    /// chunk.
-    ///
-    /// # Errors
-    /// Errors of the registry; [`RemoteError::Refused`] with the reason why the image cannot be opened;
-    /// [`RemoteError::WrongDigest`] for bytes that do not have the named digest.
+    /// Resolves the image `name`. With `require_verified`, refuses images without a table that
+    /// verifies each chunk.
     pub async fn open(
         self: &Arc<Self>,
         name: &ImageName,
@@ -45,13 +41,11 @@ impl Registry {
         opening.verifiable(layout, require_verified)
     }
 
-    /// Finds out whether `name` is an image or a container image, whose layers are merged. The layers have no
-    /// chunk tables. Each is verified as a whole before it is used
-    /// ([`RemoteImage::ensure_whole`](crate::RemoteImage::ensure_whole)), or read by a table of contents
-    /// ([`RemoteImage::contents`](crate::RemoteImage::contents)), also with `require_verified`.
-    ///
-    /// # Errors
-    /// Those of [`Self::open`].
+    /// Resolves `name` to an image or a container image, whose layers are merged. The layers have
+    /// no chunk tables. Each is verified as a whole before it is used
+    /// ([`RemoteImage::ensure_whole`](crate::RemoteImage::ensure_whole)), or read by a table of
+    /// contents ([`RemoteImage::contents`](crate::RemoteImage::contents)), also with
+    /// `require_verified`.
     pub async fn find(
         self: &Arc<Self>,
         name: &ImageName,
@@ -78,9 +72,6 @@ impl Registry {
     }
 
     /// Reads the configuration of the container image that was found under `name`.
-    ///
-    /// # Errors
-    /// Errors of the registry; [`RemoteError::WrongDigest`].
     pub async fn config(
         self: &Arc<Self>,
         name: &ImageName,
@@ -92,10 +83,8 @@ impl Registry {
             .await
     }
 
-    /// Returns the layout of the blob `digest` in the repository of `name`. No server is asked.
-    ///
-    /// # Errors
-    /// A mirror that is no address.
+    /// Returns the layout of the blob `digest` in the repository of `name`. Contacts no server.
+    /// Fails if a mirror has an invalid address.
     pub fn blob_layout(
         self: &Arc<Self>,
         name: &ImageName,
@@ -118,11 +107,8 @@ impl Registry {
         })
     }
 
-    /// Returns a function that maps digests of blobs in the repository of `name` to their origins. No
-    /// server is asked.
-    ///
-    /// # Errors
-    /// A mirror that is no address.
+    /// Returns a function that maps digests of blobs in the repository of `name` to their origins.
+    /// Contacts no server. Fails if a mirror has an invalid address.
     pub fn locator(
         self: &Arc<Self>,
         name: &ImageName,
@@ -139,14 +125,12 @@ impl Registry {
     }
 }
 
-/// The object that a name in a registry stands for.
 #[derive(Clone, Debug)]
 pub enum FoundInRegistry {
     Image(Box<Layout>),
     Container(FoundContainer),
 }
 
-/// The object that a name leads to.
 enum NamedObject {
     /// A blob, which is a plain image.
     Blob(Layout),
@@ -156,9 +140,8 @@ enum NamedObject {
 
 #[derive(Clone, Debug)]
 pub struct FoundContainer {
-    /// The layers, the lowest first.
+    /// The layers, lowest first.
     pub layers: Vec<Layout>,
-    /// The bytes of the manifest.
     pub manifest: Bytes,
     pub config: Descriptor,
 }
@@ -177,7 +160,6 @@ impl Opening<'_> {
         }
     }
 
-    /// Refuses an image without a table if `require_verified` is set.
     fn verifiable(&self, layout: Layout, require_verified: bool) -> Result<Layout> {
         if require_verified && layout.table.is_none() {
             return Err(self.refused(
@@ -230,7 +212,6 @@ impl Opening<'_> {
         })
     }
 
-    /// Reads the manifest that an index names by `digest`.
     async fn chosen(&self, digest: Digest) -> Result<(Manifest, Bytes)> {
         let raw = self
             .registry
@@ -242,7 +223,6 @@ impl Opening<'_> {
         }
     }
 
-    /// Returns the layout of a manifest that is one image.
     async fn image(&self, manifest: &Manifest) -> Result<Layout> {
         if is_ours(manifest) {
             return self.ours(manifest).await;
@@ -250,7 +230,6 @@ impl Opening<'_> {
         self.single(manifest)
     }
 
-    /// Returns the layout of an image in forerun's form.
     async fn ours(&self, manifest: &Manifest) -> Result<Layout> {
         let config = self
             .registry
@@ -309,7 +288,6 @@ impl Opening<'_> {
         }
     }
 
-    /// Returns the layouts of the layers of a container image.
     fn layers(&self, manifest: &Manifest) -> Result<Vec<Layout>> {
         let count = manifest.layers.len();
         if count > MAX_LAYERS {
@@ -334,8 +312,8 @@ impl Opening<'_> {
         layers.collect()
     }
 
-    /// Sets the SOCI tables of contents of the layers, if the manifest names an index of them. If the index
-    /// cannot be read, the image opens without them.
+    /// Sets the SOCI tables of contents of the layers, if the manifest names an index of them. If
+    /// the index cannot be read, the image opens without them.
     async fn attach_soci(&self, manifest: &[u8], layers: &mut [Layout]) {
         let Some(digest) = soci::index_of(manifest) else {
             return;
@@ -373,9 +351,9 @@ impl Opening<'_> {
         Ok(Layout::single(self.place.clone(), blob, identity))
     }
 
-    /// Finds out whether `digest` names a manifest or a blob. Some registries also serve manifests as blobs,
-    /// and some fail when a blob is requested as a manifest. So an endpoint that has no manifest at the first
-    /// attempt is asked for a blob.
+    /// Finds out whether `digest` names a manifest or a blob. Some registries also serve manifests
+    /// as blobs, and some fail when a blob is requested as a manifest. So if an endpoint does not
+    /// return a manifest at the first attempt, a blob is requested from it.
     async fn by_digest(&self, digest: Digest) -> Result<NamedBy> {
         let reference = digest.to_string();
         for endpoint in &self.endpoints {
@@ -420,7 +398,7 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the origins of a blob, one for each endpoint. Returns the same origins for the same blob.
+/// Returns the origins of a blob, one per endpoint. Equal blobs share their origins.
 fn origins(
     registry: &Arc<Registry>,
     endpoints: &[Arc<Endpoint>],
@@ -439,7 +417,6 @@ fn origins(
     Ok(origins)
 }
 
-/// The object that a digest names.
 enum NamedBy {
     Manifest(Box<RawManifest>),
     /// A blob with this length.
@@ -449,8 +426,8 @@ enum NamedBy {
 /// Origins of blobs, so that equal parts of an image share them.
 type Known = HashMap<Digest, Vec<Arc<dyn Origin>>>;
 
-/// Returns whether a manifest is that of a container image: its layers are archives, or it has several layers
-/// and the configuration of a container image.
+/// Returns whether a manifest describes a container image: its layers are archives, or it has
+/// several layers and the configuration of a container image.
 fn is_container(manifest: &Manifest) -> bool {
     let is_tar = |layer: &Descriptor| media::layer(&layer.media_type) == Layer::Tar;
     let is_configured = matches!(

@@ -1,4 +1,4 @@
-//! Reads whole manifests and configurations, and checks them against their digests.
+//! Reads whole manifests and configurations, and checks their digests.
 
 use std::sync::Arc;
 
@@ -20,23 +20,22 @@ use crate::{RemoteError, Result};
 /// The header with the digest of a manifest.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// A manifest as received.
 #[derive(Clone, Debug)]
 pub struct RawManifest {
     pub bytes: Bytes,
-    /// The computed digest of the bytes.
+    /// The digest computed from the bytes.
     pub digest: Digest,
     /// The media type according to the server.
     pub media_type: Option<String>,
     pub url: Url,
-    /// The address for messages.
     pub place: String,
     /// The next page of a list according to the server.
     pub next: Option<String>,
 }
 
 impl Registry {
-    /// Reads the manifest `reference` (a tag, or the digest `expected`) from the first endpoint that has it.
+    /// Reads the manifest `reference` (a tag, or the digest `expected`) from the first endpoint
+    /// that has it.
     pub async fn manifest(
         &self,
         endpoints: &[Arc<Endpoint>],
@@ -140,7 +139,7 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// Returns the length of the blob at `endpoint`; `None` if it does not have the blob.
+    /// Returns the length of the blob, or `None` if `endpoint` does not have it.
     pub async fn blob_len(
         &self,
         endpoint: &Endpoint,
@@ -168,8 +167,8 @@ impl Registry {
     }
 }
 
-/// Asks the endpoints in order and returns the first success. If all fail, returns the error of the last one,
-/// which is the registry itself.
+/// Tries the endpoints in order and returns the first success. If all fail, returns the error of
+/// the last one, which is the registry itself.
 pub async fn first_of<'a, T, F>(
     endpoints: &'a [Arc<Endpoint>],
     mut ask: impl FnMut(&'a Endpoint) -> F,

@@ -1,8 +1,9 @@
 //! Writes blobs and manifests to a repository.
 //!
-//! Before each attempt to send a blob, the registry is asked whether it has the blob. So a blob that arrived
-//! although the answer was lost is not sent twice. Short blobs are sent in one request, long ones in several,
-//! because proxies in front of registries limit the length of a request. Mirrors are never written to.
+//! Before each attempt to send a blob, the registry is asked whether it has the blob, so that a
+//! blob that arrived although the answer was lost is not sent twice. Short blobs are sent in one
+//! request, long ones in several, because proxies in front of registries limit the length of a
+//! request. Nothing is written to mirrors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,7 @@ use crate::{RemoteError, Result};
 
 /// Longest body of one request.
 const MAX_BODY: usize = 16 << 20;
-/// Bytes per second below which an upload counts as stalled.
+/// An upload below this rate, in bytes per second, counts as stalled.
 const SLOWEST: u64 = 16 << 10;
 /// The header with the digest that the registry computed for the uploaded bytes.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -39,7 +40,6 @@ const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-diges
 /// The header by which a registry says that it lists referrers itself.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
-/// A repository to write to.
 #[derive(Clone, Debug)]
 pub struct Repository {
     registry: Arc<Registry>,
@@ -47,7 +47,6 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Returns the repository of `name`.
     pub fn new(registry: &Arc<Registry>, name: &ImageName) -> Result<Self> {
         Ok(Self {
             endpoint: Arc::new(Endpoint::of_registry(name, registry.options())?),
@@ -55,7 +54,7 @@ impl Repository {
         })
     }
 
-    /// Uploads the blob of `digest` unless the repository has it. Returns whether it was sent.
+    /// Uploads a blob unless the repository has it. Returns whether it was sent.
     pub async fn put_blob(&self, digest: Digest, bytes: &Bytes) -> Result<bool> {
         retry(self.registry.retries(), || {
             self.put_blob_once(digest, bytes)
@@ -95,14 +94,13 @@ impl Repository {
         Ok(true)
     }
 
-    /// Stores a manifest under a tag.
     pub async fn put_manifest(&self, tag: &str, bytes: &Bytes) -> Result<Digest> {
         self.put_document(tag, media::OCI_MANIFEST, bytes).await?;
         Ok(Digest::of(bytes))
     }
 
-    /// Stores a manifest or index under a tag or its digest. Returns whether the registry itself will list it among
-    /// the referrers of its subject.
+    /// Stores a manifest or index under a tag or its digest. Returns whether the registry itself
+    /// will list it among the referrers of its subject.
     pub async fn put_document(
         &self,
         reference: &str,
@@ -129,7 +127,6 @@ impl Repository {
         Ok(headers.await?.contains_key(SUBJECT))
     }
 
-    /// Reads the manifest or index with a tag.
     pub async fn read_manifest(&self, tag: &str) -> Result<RawManifest> {
         retry(self.registry.retries(), || {
             self.registry.manifest_at(&self.endpoint, tag, None)
@@ -137,7 +134,6 @@ impl Repository {
         .await
     }
 
-    /// Returns the address for messages.
     pub fn place(&self) -> String {
         let url = self.endpoint.manifest("");
         url.map_or_else(|_| String::new(), |url| crate::place_of(&url))
@@ -151,14 +147,14 @@ impl Repository {
         call.method = method;
         call.body = body;
         if len == 0 {
-            // Some registries require it.
+            // Some registries require this header.
             call.headers
                 .insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         call
     }
 
-    /// Makes a request whose answer names the address of the next request.
+    /// Sends a request whose answer contains the address of the next request.
     async fn expect(&self, call: Call<'_>, status: StatusCode) -> Result<(Url, HeaderMap)> {
         let Answer {
             response,
@@ -178,8 +174,8 @@ impl Repository {
         Ok((follow(&url, location)?, headers))
     }
 
-    /// Makes the request that ends an upload, and compares digests if the registry returns one. Returns the
-    /// headers of the answer.
+    /// Sends the last request of an upload, and compares digests if the registry returns one.
+    /// Returns the headers of the answer.
     async fn finish(&self, call: Call<'_>, digest: Digest) -> Result<HeaderMap> {
         let Answer {
             response, place, ..
@@ -209,7 +205,8 @@ fn binary() -> HeaderMap {
     headers
 }
 
-/// Returns `first-last`, in the form of the distribution specification: no unit, no total.
+/// Returns `first-last`, the form of the distribution specification, which has no unit and no
+/// total.
 fn range(start: u64, end: u64) -> HeaderValue {
     let text = format!("{start}-{}", end.saturating_sub(1));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0-0"))

@@ -11,9 +11,9 @@ use crate::http::{client, response};
 use crate::redact::plain;
 use crate::{RemoteError, Result};
 
-/// Most bytes that are read of an error's text.
+/// Most bytes that are read of a server's error text.
 const MAX_ERROR: usize = 16 * 1024;
-/// Most characters that are shown of an error's text.
+/// Most characters that are shown of a server's error text.
 const MAX_SHOWN: usize = 200;
 
 /// Sends a request and waits for the head of its answer.
@@ -25,7 +25,7 @@ pub async fn send(request: RequestBuilder, place: &str, patience: Duration) -> R
     }
 }
 
-/// Collects an answer's body of at most `limit` bytes.
+/// Collects the body of an answer. Fails if it is longer than `limit` bytes.
 pub async fn collect(
     response: Response,
     place: &str,
@@ -60,7 +60,6 @@ fn timeout(place: &str, patience: Duration) -> RemoteError {
     }
 }
 
-/// Returns the error for an answer that reports a failure.
 pub async fn failure(response: Response, place: &str, patience: Duration) -> RemoteError {
     match response::refusal(place, response.status(), response.headers()) {
         RemoteError::Refused { place, reason } => {
@@ -85,8 +84,8 @@ struct ErrorEntry {
     message: String,
 }
 
-/// Reads the server's explanation of an error, in the form of the distribution specification, and makes it
-/// safe to print.
+/// Reads the server's explanation of an error, in the form of the distribution specification, and
+/// makes it safe to print.
 async fn text_of(response: Response, place: &str, patience: Duration) -> String {
     let Ok(body) = collect(response, place, MAX_ERROR, patience).await else {
         return String::new();

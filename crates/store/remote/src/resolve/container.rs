@@ -6,29 +6,25 @@ use crate::oci::manifest;
 use crate::resolve::{self, ResolvedName};
 use crate::{Identity, LayerContents, Reference, RemoteError, RemoteOptions, Result};
 
-/// The manifest of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerManifest {
     /// The digest of the manifest. From an index, the manifest for the platform.
     pub digest: Digest,
-    /// The layers, the lowest first.
+    /// The layers, lowest first.
     pub layers: Vec<ContainerLayer>,
-    /// The digests of the unpacked layers, from the configuration of the image.
+    /// The digests of the uncompressed layers, from the configuration of the image.
     pub diff_ids: Vec<Digest>,
 }
 
-/// A layer of a container image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerLayer {
     pub digest: Digest,
-    /// The table of contents that the manifest vouches for.
+    /// The table of contents that the manifest names by digest.
     pub contents: Option<LayerContents>,
 }
 
-/// Reads the manifest and the configuration of the container image that `reference` names.
-///
-/// # Errors
-/// Errors of the registry; [`RemoteError::Refused`] if it is not a container image.
+/// Reads the manifest and the configuration of the container image that `reference` names. Fails
+/// with [`RemoteError::Refused`] if it is not a container image.
 pub fn container_manifest(
     reference: &Reference,
     options: &RemoteOptions,

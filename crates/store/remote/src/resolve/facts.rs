@@ -1,7 +1,8 @@
 //! Facts that the cache remembers about a reference, as text, and their checks.
 //!
-//! Facts from the disk are checked by the same rules as answers of a server: lengths add up, the table has
-//! the right length, and the number of parts is in bounds. Facts never contain credentials.
+//! Facts from the disk are checked by the same rules as answers of a server: lengths add up, the
+//! table has the right length, and the number of parts is in range. Facts never contain
+//! credentials.
 
 use forerun_cache::{Digest, Geometry};
 use serde::{Deserialize, Serialize};
@@ -10,59 +11,46 @@ use crate::oci::artifact::MAX_PARTS;
 use crate::oci::layer_contents::MAX_LAYERS;
 use crate::{Identity, LayerContents, Layout};
 
-/// One address of a plain file, and its server's name for the version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// The address without credentials. A query is replaced by its digest.
     pub address: String,
-    /// The server's name for the version, if it has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub version: Option<String>,
 }
 
-/// A blob by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     pub digest: String,
-    /// The length in bytes.
     pub len: u64,
 }
 
-/// A layer of a container image by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedLayer {
     #[serde(flatten)]
     pub blob: Named,
-    /// The table of contents, if the manifest vouched for one.
+    /// The table of contents, if the manifest named one by digest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub table: Option<LayerContents>,
 }
 
-/// The shapes that an image can have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// forerun's own form: a table and parts.
     Parts {
         chunk_size: u32,
-        /// The root of the table.
         root: String,
-        /// The blob that is the table.
         table: Named,
-        /// The parts in their order.
         parts: Vec<Named>,
     },
     /// One blob that is named by its digest.
     Blob { digest: String },
-    /// The layers of a container image, the lowest first. Length and name in the cache are those of the first
+    /// The layers of a container image, lowest first. Length and cache name are those of the first
     /// layer.
-    Layers {
-        /// The layers in their order.
-        layers: Vec<NamedLayer>,
-    },
+    Layers { layers: Vec<NamedLayer> },
     /// A plain file, which has a version and no digest.
     File {
-        /// The address that names it in the cache.
+        /// The address in the cache name.
         url: String,
         version: String,
         /// All addresses that answered.
@@ -70,35 +58,28 @@ pub enum Shape {
     },
 }
 
-/// Facts about the image that a reference was resolved to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// Length of the image in bytes.
     pub len: u64,
-    /// Name of the format, if a manifest has one.
+    /// Name of the format, if a manifest gives it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub format: Option<String>,
-    /// The parts or addresses of the image.
     pub shape: Shape,
 }
 
-/// The defects of a text with facts.
 #[derive(Debug, thiserror::Error)]
 pub enum BadFacts {
-    /// Not JSON of this form.
     #[error("not a record of an image")]
     Json(#[from] serde_json::Error),
-    /// Not a digest.
     #[error("{0:?} is no digest")]
     Digest(String),
-    /// Numbers that contradict each other.
     #[error("its {0} cannot be")]
     Contradiction(&'static str),
 }
 
 impl Facts {
-    /// Returns the facts to remember about `layout`. `addresses` are those of a plain file. Returns `None`
-    /// for a file whose server gives no version: it could change unnoticed.
+    /// Returns the facts to remember about `layout`. `addresses` are those of a plain file. Returns
+    /// `None` for a file whose server gives no version, because it could change unnoticed.
     #[must_use]
     pub fn of(layout: &Layout, addresses: &[Address]) -> Option<Self> {
         let named = |blob: &crate::RemoteBlob| {
@@ -139,8 +120,8 @@ impl Facts {
         })
     }
 
-    /// Returns the facts to remember about a container image with these layers; `None` if a layer has no
-    /// digest.
+    /// Returns the facts to remember about a container image with these layers, or `None` if a
+    /// layer has no digest.
     #[must_use]
     pub fn of_layers(layouts: &[Layout]) -> Option<Self> {
         let named = |layout: &Layout| match &layout.identity {
@@ -161,17 +142,12 @@ impl Facts {
         })
     }
 
-    /// Returns the facts as text.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        // Cannot fail: there are only strings and numbers.
+        // Strings and numbers always convert.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Parses and checks a text.
-    ///
-    /// # Errors
-    /// [`BadFacts`] for a malformed text.
     pub fn decode(text: &[u8]) -> Result<Self, BadFacts> {
         let facts: Self = serde_json::from_slice(text)?;
         facts.identity()?;
@@ -216,10 +192,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Returns the name of the image in the cache.
-    ///
-    /// # Errors
-    /// [`BadFacts::Digest`].
+    /// Returns the name of the image in the cache. Fails if a digest is malformed.
     pub fn identity(&self) -> Result<Identity, BadFacts> {
         Ok(match &self.shape {
             Shape::Parts { root, .. } => Identity::Root(digest(root)?),
@@ -236,16 +209,11 @@ impl Facts {
     }
 }
 
-/// Parses a digest.
-///
-/// # Errors
-/// [`BadFacts::Digest`].
 pub fn digest(text: &str) -> Result<Digest, BadFacts> {
     text.parse()
         .map_err(|_| BadFacts::Digest(text.chars().take(100).collect()))
 }
 
-/// Returns example facts about images, for tests and fuzzers to start from.
 #[cfg(feature = "fuzzing")]
 #[must_use]
 pub fn examples() -> [Vec<u8>; 4] {

@@ -1,8 +1,8 @@
-//! Resolves a reference to a layout: the servers of the image, its length, and its name in the cache.
+//! Resolves a reference to a layout: the servers of the image, its length, and its cache name.
 //!
-//! For web servers and object stores, every address is asked. Addresses with the same length as the first one
-//! that answers are its mirrors. Without a table, nothing proves that mirrors hold the same bytes: the user
-//! who names them vouches for that.
+//! For web servers and object stores, every address is queried. Addresses with the same length as
+//! the first one that answers are its mirrors. Without a table, nothing proves that mirrors have
+//! the same bytes; the user who names them is responsible for that.
 
 pub mod container;
 pub mod facts;
@@ -34,26 +34,24 @@ use crate::{
 
 use facts::{Address, Facts};
 
-/// Pause before the second request.
+/// Pause before the first retry.
 pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// A resolved reference, with the state that later requests need.
 pub struct Resolved {
     pub layout: Layout,
-    /// The registry, for reloading tokens and passwords.
+    /// The registry, to reload its tokens and passwords.
     pub registry: Option<Arc<Registry>>,
-    /// The facts to remember about the reference.
     pub facts: Option<Facts>,
     /// Set if the reference was resolved from remembered facts, without a server.
     pub memory: Option<FromMemory>,
     /// Chunk size of the image in the cache, if known.
     pub chunk_size: Option<u32>,
-    /// Whether the image was already fetched into a temporary file, and the download reported.
+    /// Whether the image was already fetched into a temporary file and the download was reported.
     pub is_spooled: bool,
 }
 
 impl Resolved {
-    /// Creates a resolved reference with the image alone.
     pub const fn new(layout: Layout, registry: Option<Arc<Registry>>) -> Self {
         Self {
             layout,
@@ -66,12 +64,11 @@ impl Resolved {
     }
 }
 
-/// The earlier answer that an image was opened from.
+/// The earlier answer of a server from which an image was opened.
 #[derive(Clone, Debug)]
 pub struct FromMemory {
-    /// When the server gave that answer.
     pub answered: SystemTime,
-    /// Why the server did not answer now; `None` if no server may be asked.
+    /// Why the server did not answer now. `None` if no server may be contacted.
     pub reason: Option<RemoteError>,
     /// Whether the reference is a digest, so that the old answer is still right.
     pub by_digest: bool,
@@ -79,7 +76,6 @@ pub struct FromMemory {
 
 pub enum ResolvedName {
     Image(Box<Resolved>),
-    /// A container image, and the registry that has it.
     Container(FoundContainer, Arc<Registry>),
 }
 
@@ -123,7 +119,7 @@ pub fn config(
     within_time(reference, options, registry.config(name, container))
 }
 
-/// Waits for an answer, within the time limit for opening.
+/// Runs a request within the time limit for opening.
 pub fn within_time<T>(
     reference: &Reference,
     options: &RemoteOptions,
@@ -140,7 +136,6 @@ pub fn within_time<T>(
     })
 }
 
-/// Creates a resolved reference to an image in a registry.
 pub fn of_registry(layout: Layout, registry: Arc<Registry>) -> Resolved {
     Resolved {
         facts: Facts::of(&layout, &[]),
@@ -148,10 +143,8 @@ pub fn of_registry(layout: Layout, registry: Arc<Registry>) -> Resolved {
     }
 }
 
-/// Resolves a file on a web server or an object in a store.
-///
-/// # Errors
-/// The error of the first address, if no address gives a usable answer.
+/// Resolves a file on a web server or an object in a store. If no address gives a usable answer,
+/// fails with the error of the first one.
 async fn of_file(reference: &Reference, options: &RemoteOptions) -> Result<Resolved> {
     let (layout, addresses) = plain(reference, candidates(reference, options)?, options).await?;
     let facts = Facts::of(&layout, &addresses);
@@ -169,10 +162,6 @@ fn client(options: &RemoteOptions, follow_redirects: bool) -> Result<reqwest::Cl
     })
 }
 
-/// Returns the client for the registry of `name` and its mirrors.
-///
-/// # Errors
-/// Those of [`client::build`].
 pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registry>> {
     let mut settings = options.registry.clone();
     settings
@@ -184,17 +173,14 @@ pub fn registry(name: &ImageName, options: &RemoteOptions) -> Result<Arc<Registr
     Ok(Registry::new(client(options, false)?, settings))
 }
 
-/// An origin that may have the image, and its address in the cache.
+/// An origin that may have the image, and its address in the cache name.
 pub struct Candidate {
     pub origin: Arc<dyn Origin>,
     /// The address without credentials.
     pub address: String,
 }
 
-/// Returns the origins that may have a file or object.
-///
-/// # Errors
-/// An invalid address.
+/// Returns the origins that may have a file or object. Fails if an address is invalid.
 pub fn candidates(reference: &Reference, options: &RemoteOptions) -> Result<Vec<Candidate>> {
     let mut candidates = vec![candidate(reference, options)?];
     for mirror in &options.mirrors {
@@ -217,8 +203,8 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
                 local_addresses::allow(&endpoint);
                 check_plain(&endpoint, plain)?;
             }
-            // A redirect of a store leads to another endpoint, which must not get the session token of each
-            // request.
+            // A redirect would lead to another endpoint, which must not get the session token that
+            // each request carries.
             Arc::new(S3Origin::new(client(options, false)?, bucket, key)?)
         }
         Reference::Oci(name) => {
@@ -232,7 +218,8 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
     Ok(Candidate { origin, address })
 }
 
-/// Returns the address as part of a name. A query is replaced by its digest, since it may be secret.
+/// Returns the address as part of a cache name. A query is replaced by its digest, since it may be
+/// secret.
 pub fn address(reference: &Reference) -> String {
     match reference {
         Reference::Http(url) => match url.query() {
@@ -251,7 +238,6 @@ pub fn address(reference: &Reference) -> String {
     }
 }
 
-/// Resolves a file or object at one or more addresses.
 async fn plain(
     reference: &Reference,
     candidates: Vec<Candidate>,
@@ -329,7 +315,7 @@ async fn plain(
     Ok((layout, addresses))
 }
 
-/// Creates a unique version, for a server that gives none: the chunks cannot be used later.
+/// Creates a unique version for a server that gives none. The cached chunks cannot be reused later.
 pub fn unversioned() -> String {
     let now = SystemTime::now();
     let now = now
@@ -351,7 +337,7 @@ async fn described(origin: &dyn Origin, options: &RemoteOptions) -> Result<Descr
     .await
 }
 
-/// Waits for `work`, until the time limit of a stall.
+/// Waits for `work`, but not longer than a request may stall.
 pub async fn patient<T>(
     origin: &dyn Origin,
     options: &RemoteOptions,

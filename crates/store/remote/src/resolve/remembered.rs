@@ -1,9 +1,9 @@
 //! Opens cached images while their servers do not answer.
 //!
-//! Whenever a server resolves a reference, the result is kept in the cache. It is used if there is no answer:
-//! no connection, no answer in time, or a broken server. A refusal (not found, access denied) is an answer
-//! and remains an error. The image has the version of the remembered answer. Missing chunks are requested in
-//! that version and never mixed with another.
+//! Whenever a server resolves a reference, the cache stores the result. It is used if there is no
+//! answer: no connection, no answer in time, or a broken server. A refusal (not found, access
+//! denied) is an answer and remains an error. The image has the version of the remembered answer.
+//! Missing chunks are requested in that version and never mixed with another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::{
 /// Age at which a remembered answer is written again even if it has not changed.
 const RENEWED: Duration = Duration::from_secs(60);
 
-/// Records the image that `reference` names; a layer with its table of contents. The blob `identity` must be
-/// in the cache.
+/// Records the image that `reference` names, and the table of contents of a layer. The blob
+/// `identity` must be in the cache.
 pub(crate) fn remember(
     cache: &Cache,
     reference: &Reference,
@@ -40,9 +40,9 @@ pub(crate) fn remember(
     );
 }
 
-/// Records the layers of the container image that `reference` names for the platform of `options`. The blob
-/// `lowest` of the first layer must be in the cache. Each layer is recorded by its digest, with which later
-/// openings compare the cached bytes.
+/// Records the layers of the container image that `reference` names for the platform of `options`.
+/// The blob `lowest` of the first layer must be in the cache. Each layer is recorded by its digest,
+/// against which later openings verify the cached bytes.
 pub(crate) fn remember_layers(
     cache: &Cache,
     reference: &Reference,
@@ -56,12 +56,11 @@ pub(crate) fn remember_layers(
     }
 }
 
-/// Returns the recorded layers of the container image that `reference` names, the lowest first. Returns
+/// Returns the recorded layers of the container image that `reference` names, lowest first. Returns
 /// `None` if there is no record, or a layer was never in the cache.
 ///
-/// # Errors
-/// Those of [`recall`]; [`RemoteError::Offline`] for a layer that is no longer in the cache, if no server may
-/// be asked.
+/// Fails as [`recall`] does, and with [`RemoteError::Offline`] if a layer was evicted and no server
+/// may be contacted.
 pub(crate) fn recall_layers(
     cache: &Cache,
     reference: &Reference,
@@ -81,7 +80,7 @@ pub(crate) fn recall_layers(
     let Shape::Layers { layers } = &facts.shape else {
         return Ok(None);
     };
-    // A layer is proven by its digest before it is used.
+    // A layer is verified against its digest before it is used.
     let mut of_layer = options.clone();
     of_layer.require_verified = false;
     let mut found = Vec::with_capacity(layers.len());
@@ -122,11 +121,9 @@ pub(crate) fn keep(cache: &Cache, key: &str, facts: &[u8], identity: &str) {
     }
 }
 
-/// Returns the recorded image of `reference`, a layer with its table of contents, if it is in the cache.
-/// `reason` is why the server does not answer. Also returns `None` if the record is damaged.
-///
-/// # Errors
-/// An image that the options refuse; unusable options.
+/// Returns the recorded image of `reference` if it is in the cache; for a layer, the one with the
+/// right table of contents. `reason` is why the server does not answer. Returns `None` if the
+/// record is damaged. Fails if `options` refuse the image or are unusable.
 pub(crate) fn recall(
     cache: &Cache,
     reference: &Reference,
@@ -202,7 +199,7 @@ fn from_memory(reference: &Reference, known: &Recalled, reason: Option<RemoteErr
     }
 }
 
-/// Resolves the image from its record, with servers that can be asked for missing chunks later.
+/// Resolves the image from its record, with servers from which missing chunks can be fetched later.
 fn online(
     reference: &Reference,
     facts: &Facts,
@@ -247,7 +244,8 @@ fn online(
     Ok(Resolved::new(layout, None))
 }
 
-/// Builds the layout of the image that `facts` describe. `origins` returns the origins of each blob.
+/// Builds the layout of the image that `facts` describe. `origins` returns the origins of each
+/// blob.
 fn layout(
     reference: &Reference,
     facts: &Facts,
@@ -339,7 +337,6 @@ fn key(reference: &Reference) -> String {
     }
 }
 
-/// Returns the key of a layer that is read by a table of contents.
 fn key_by(reference: &Reference, contents: Option<&LayerContents>) -> String {
     let key = key(reference);
     match contents {
@@ -348,14 +345,15 @@ fn key_by(reference: &Reference, contents: Option<&LayerContents>) -> String {
     }
 }
 
-/// Returns the key of the layers of a container image. It includes the platform.
+/// Returns the key of a container image's layers. It includes the platform.
 pub(crate) fn key_of_layers(reference: &Reference, options: &RemoteOptions) -> String {
     let platform = options.registry.platform.as_ref();
     let platform = platform.map_or_else(String::new, ToString::to_string);
     format!("{} layers {platform}", key(reference))
 }
 
-/// Returns the key of an image in a registry: its digest if it has one, else its tag or `latest`.
+/// Returns the key of an image in a registry. It contains the digest if there is one, otherwise the
+/// tag or `latest`.
 fn key_of(name: &ImageName) -> String {
     format!(
         "oci://{}/{} {}",

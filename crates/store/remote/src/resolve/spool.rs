@@ -1,11 +1,11 @@
 //! Files of unknown length, which are fetched whole into a temporary file.
 //!
-//! The temporary file has no name, so a killed process leaves none. It is read once in place of the server.
-//! Then the bytes are in the cache or in the output, and the temporary file is closed. Bytes that are missing
-//! later are requested from the server again.
+//! The temporary file has no name, so a killed process leaves none behind. It is read once instead
+//! of the server. Then the bytes are in the cache or in the output, and the temporary file is
+//! closed. Chunks that are evicted later are requested from the server again.
 //!
-//! A chunked answer or one of HTTP/2 shows that it ended early: the last chunk is missing. An HTTP/1.0 answer
-//! that ends with its connection does not show it.
+//! Chunked and HTTP/2 answers reveal that they ended early. An HTTP/1.0 answer that ends with its
+//! connection does not.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -29,7 +29,7 @@ use crate::{Body, Description, Origin, Progress, RemoteError, RemoteOptions, Res
 /// Bytes read from the temporary file at a time.
 const PIECE: u64 = 256 << 10;
 
-/// A place for a temporary file, and its maximum length.
+/// A directory for a temporary file, and its maximum length.
 #[derive(Clone, Debug)]
 pub struct Room {
     dir: PathBuf,
@@ -37,25 +37,20 @@ pub struct Room {
 }
 
 impl Room {
-    /// Returns the room for a file that goes into the cache afterwards.
-    ///
-    /// # Errors
-    /// Errors of reading the size of the cache or its filesystem.
+    /// Returns the directory and limit for a file that will go into the cache.
     pub fn in_cache(cache: &Cache) -> Result<Self> {
         let capacity = cache.capacity().map_err(|error| cache_error(&error))?;
         Self::within(&cache.layout().blobs(), capacity)
     }
 
-    /// Returns the room for a file that becomes `output`.
-    ///
-    /// # Errors
-    /// An error of reading the size of the filesystem.
+    /// Returns the directory and limit for a file that will become `output`.
     pub fn beside(output: &Path) -> Result<Self> {
         let parent = output.parent().filter(|dir| *dir != Path::new(""));
         Self::within(parent.unwrap_or(Path::new(".")), u64::MAX)
     }
 
-    /// Returns the room in `dir`: at most half of the free space, because the bytes are stored a second time.
+    /// Limits a file in `dir` to half of the free space, because the bytes are stored a second
+    /// time.
     fn within(dir: &Path, capacity: u64) -> Result<Self> {
         let disk = rustix::fs::statvfs(dir).map_err(|error| unusable(dir, &error.to_string()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -76,7 +71,7 @@ fn unusable(dir: &Path, reason: &str) -> RemoteError {
 /// A server, and the file that it has sent.
 pub struct Spooled {
     origin: Arc<dyn Origin>,
-    /// `None` once all of it was read.
+    /// `None` once the whole file was read.
     file: Arc<Mutex<Option<Arc<File>>>>,
     len: u64,
 }
@@ -88,11 +83,9 @@ impl std::fmt::Debug for Spooled {
 }
 
 impl Spooled {
-    /// Fetches the file of `origin`, in the version that its server gave, into `room`. Retries within the
-    /// limits of `options`, each time from the first byte. The total time is not limited.
-    ///
-    /// # Errors
-    /// Errors of the server; [`RemoteError::TooMuch`]; errors of writing the temporary file.
+    /// Fetches the file of `origin`, in the version that its server gave, into `room`. Retries
+    /// within the limits of `options`, each time from the first byte. The total time is not
+    /// limited. Fails with [`RemoteError::TooMuch`] if the file is too long.
     pub fn fetch(
         origin: Arc<dyn Origin>,
         version: Option<&str>,
@@ -115,7 +108,6 @@ impl Spooled {
         })
     }
 
-    /// Returns the length of the file.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.len
@@ -131,7 +123,7 @@ fn report(origin: &dyn Origin, options: &RemoteOptions, done: u64) {
     options.download.call(origin.place(), progress);
 }
 
-/// Makes one request for the whole file. Must be called on a thread that may block.
+/// Sends one request for the whole file. Must be called on a thread that may block.
 async fn once(
     origin: &dyn Origin,
     version: Option<&str>,
@@ -195,7 +187,6 @@ impl Origin for Spooled {
     }
 }
 
-/// Reads a part of the temporary file.
 async fn piece(file: Arc<File>, range: Range<u64>) -> Result<Bytes> {
     let read = tokio::task::spawn_blocking(move || {
         let mut out = vec![0; usize_from(range.end - range.start)];

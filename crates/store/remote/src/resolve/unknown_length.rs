@@ -12,8 +12,8 @@ use crate::{
     RemoteOptions, Result,
 };
 
-/// Resolves `reference` to one image, as [`resolve::resolved`] does. A file of unknown length is fetched into
-/// `room` first, unless `cache` knows the length of this version.
+/// Resolves `reference` to one image, as [`resolve::resolved`] does. A file of unknown length is
+/// fetched into `room` first, unless `cache` knows the length of this version.
 pub fn resolved(
     reference: &Reference,
     options: &RemoteOptions,
@@ -45,7 +45,6 @@ pub fn named(
     }
 }
 
-/// Resolves a file of unknown length at `place`.
 fn unmeasured(
     reference: &Reference,
     options: &RemoteOptions,

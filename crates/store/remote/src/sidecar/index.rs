@@ -1,7 +1,8 @@
-//! The indexes of the layers of a container image in one file, for machines that have none yet.
+//! The indexes of a container image's layers in one file, for machines without a cached index.
 //!
-//! No manifest vouches for such a file, so it is used only if the caller names it. Its contents, chunk
-//! digests included, are then trusted until the whole layer is present and was compared with its digest.
+//! No manifest has the digest of such a file, so it is used only if the caller names it. Its
+//! contents, including chunk digests, are then trusted until the whole layer is present and was
+//! compared with its digest.
 
 use std::path::Path;
 
@@ -12,24 +13,20 @@ use serde::{Deserialize, Serialize};
 use crate::oci::layer_contents::MAX_LAYERS;
 use crate::{RemoteError, Result};
 
-/// The start of the file.
 const HEAD: &[u8] = b"forerun layer indexes 1\n";
-/// Longest file that is read.
+/// Longest accepted file.
 const LIMIT: u64 = 512 << 20;
 
-/// The indexes of the layers of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageIndex {
-    /// The index of each layer.
     pub layers: Vec<LayerIndex>,
 }
 
-/// The index of one compressed layer, with which parts of it can be read without decoding it from the start.
+/// The index of one compressed layer. With it, parts of the layer can be read without decompressing
+/// from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerIndex {
-    /// The digest of the layer.
     pub digest: Digest,
-    /// The digests of the layer's chunks.
     pub table: ChunkTable,
     /// The index of the archive, in a form that its driver validates.
     pub archive: Vec<u8>,
@@ -37,7 +34,6 @@ pub struct LayerIndex {
     pub accesses: Option<AccessList>,
 }
 
-/// A layer in its written form.
 #[derive(Serialize, Deserialize)]
 struct RawLayer<'b> {
     digest: [u8; 32],
@@ -48,31 +44,22 @@ struct RawLayer<'b> {
     accesses: &'b str,
 }
 
-/// The defects of a file of indexes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIndex {
-    /// Not a file of indexes, or one of another version.
     #[error("it is not an index file of this version of forerun")]
     Head,
-    /// The file is cut or damaged.
     #[error("it is damaged")]
     Damaged,
-    /// The file has more layers than an image may have.
     #[error("it has {0} layers, more than the {MAX_LAYERS} that are allowed")]
     TooMany(usize),
-    /// The number of chunk digests does not fit the layer.
     #[error("layer {0} does not have one digest for each chunk")]
     Table(Digest),
-    /// The access list of the layer is malformed.
     #[error("the access list of layer {0} belongs to another layer")]
     Accesses(Digest),
 }
 
 impl ImageIndex {
-    /// Returns the bytes of the file.
-    ///
-    /// # Errors
-    /// [`BadIndex::Damaged`] if they do not fit into memory.
+    /// Returns the bytes of the file. Fails if they do not fit into memory.
     pub fn encode(&self) -> std::result::Result<Vec<u8>, BadIndex> {
         let texts = self.layers.iter().map(|layer| {
             let accesses = layer.accesses.as_ref().map(AccessList::to_text);
@@ -93,10 +80,6 @@ impl ImageIndex {
         Ok([HEAD, &Digest::of(&body).0, &body].concat())
     }
 
-    /// Parses the bytes of a file.
-    ///
-    /// # Errors
-    /// [`BadIndex`] for a malformed file.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, BadIndex> {
         let rest = bytes.strip_prefix(HEAD).ok_or(BadIndex::Head)?;
         let (digest, body) = rest.split_at_checked(32).ok_or(BadIndex::Damaged)?;
@@ -118,10 +101,6 @@ impl ImageIndex {
         })
     }
 
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// [`RemoteError::Reference`] with the file and its defect.
     pub fn read(path: &Path) -> Result<Self> {
         let bad = |reason: String| RemoteError::Reference {
             text: path.display().to_string(),
@@ -138,14 +117,12 @@ impl ImageIndex {
         Self::decode(&bytes).map_err(|error| bad(error.to_string()))
     }
 
-    /// Returns the index of the layer with this digest and geometry.
     #[must_use]
     pub fn layer(&self, digest: Digest, geometry: Geometry) -> Option<&LayerIndex> {
         let mut layers = self.layers.iter();
         layers.find(|layer| layer.digest == digest && layer.table.geometry() == geometry)
     }
 
-    /// Returns the total length of the layers.
     #[must_use]
     pub fn layers_len(&self) -> u64 {
         let lens = self.layers.iter().map(|layer| layer.table.geometry().len());

@@ -1,8 +1,10 @@
-//! Indexes and access lists that were pushed beside a container image, for machines that have none of it.
+//! Indexes and access lists that were pushed beside a container image, for machines that have not
+//! cached it.
 //!
-//! They are found by the digest of the manifest, which they name as their subject. No manifest vouches for
-//! them: every account that may push to the repository, and every mirror, can store others. So they are used
-//! only if the caller asks for them, and an index counts no more than one in a file.
+//! They are found by the digest of the manifest, which they name as their subject. No manifest
+//! has their digests: every account that may push to the repository, and every mirror, can store others.
+//! So they are used only if the caller asks for them, and an index from an artifact is trusted no
+//! more than one from a file.
 
 pub mod index;
 pub mod parts;
@@ -21,17 +23,15 @@ use crate::{Reference, RemoteError, RemoteOptions, Result, runtime};
 use parts::{Sidecar, WANTED, decoded};
 use remembered::{KeptBlob, KeptTable, SidecarRecord};
 
-/// The artifacts found beside an image.
 #[derive(Default)]
 pub struct FoundSidecar {
-    /// The usable parts.
     pub sidecar: Sidecar,
-    /// The facts to remember; `None` if the search was not complete.
+    /// The facts to remember. `None` if the search was not complete.
     pub facts: Option<SidecarRecord>,
 }
 
-/// Finds the artifacts beside a container image. If the registry does not answer, uses those that were found
-/// before. If nothing can be used, the image opens as if nothing was pushed.
+/// Finds the artifacts beside a container image. If the registry does not answer, uses the
+/// artifacts found earlier. If nothing can be used, the image opens as if nothing was pushed.
 pub fn find(
     cache: &Cache,
     reference: &Reference,
@@ -64,7 +64,7 @@ pub fn find(
             found.facts.blobs.clear();
         }
     }
-    // forerun's own indexes have digests of shorter parts.
+    // Forerun's own indexes are preferred, because they verify shorter parts.
     if sidecar.index.layers.is_empty() && !options.require_verified {
         let tables = registry.soci_referrer(name, subject);
         match resolve::within_time(reference, options, tables) {
@@ -87,7 +87,6 @@ fn not_used(reference: &Reference, reason: &dyn std::fmt::Display) {
     tracing::warn!(%reason, place, "what was pushed beside the image is not used");
 }
 
-/// The blobs of forerun's own artifact.
 #[derive(Default)]
 struct ArtifactBlobs {
     facts: SidecarRecord,
@@ -126,11 +125,9 @@ async fn ours(
     Ok(found)
 }
 
-/// Stores an index and access lists beside the container image that `reference` names, or beside its manifest
-/// for the platform. `created` is the time in the form of RFC 3339, in UTC: readers use the newest artifact.
-///
-/// # Errors
-/// Errors of the registry; [`RemoteError::Refused`] if it is not a container image.
+/// Stores an index and access lists beside the container image that `reference` names, or beside
+/// its manifest for the platform. `created` is an RFC 3339 time in UTC; readers use the newest
+/// artifact. Fails with [`RemoteError::Refused`] if the reference is not a container image.
 pub fn push_sidecar(
     reference: &Reference,
     sidecar: &Sidecar,

@@ -6,21 +6,18 @@ use forerun_cache::{AccessList, Digest};
 use crate::oci::media;
 use crate::{ImageIndex, LayerContents, RemoteOptions};
 
-/// An index and access lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sidecar {
-    /// The indexes of layers.
     pub index: ImageIndex,
-    /// The access lists of layers.
     pub lists: Vec<AccessList>,
     /// SOCI tables of contents, by the digests of their layers.
     pub tables: Vec<(Digest, LayerContents)>,
 }
 
-/// The media types of an artifact's blobs, in the order of the record in the cache.
+/// The media types of an artifact's blobs, in the order of the cached record.
 pub const WANTED: [&str; 2] = [media::LAYER_INDEXES, media::ACCESS_LISTS];
 
-/// Decodes the blobs of an artifact. Leaves the index out with `require_verified`.
+/// Decodes the blobs of an artifact. Ignores the index if `require_verified` is set.
 pub fn decoded(blobs: &[Option<Bytes>], options: &RemoteOptions) -> Result<Sidecar, String> {
     let (index, lists) = match blobs {
         [index, lists] => (index.as_ref(), lists.as_ref()),

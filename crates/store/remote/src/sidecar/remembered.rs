@@ -1,8 +1,9 @@
-//! Remembers the artifacts beside a container image, for when its registry is not asked or does not answer.
+//! Remembers the artifacts beside a container image, for when its registry is not contacted or does
+//! not answer.
 //!
-//! A small record under the name of the image has the digests of the artifacts. The blobs of forerun's own
-//! artifacts are kept like the indexes of layers, under their digests; SOCI tables are in the cache like
-//! layers. Remembered artifacts, too, are used only if the caller asks for them.
+//! A small record under the name of the image has the digests of the artifacts. The blobs of
+//! forerun's own artifacts are stored like layer indexes, under their digests; SOCI tables are
+//! cached like layers. Remembered artifacts, too, are used only if the caller asks for them.
 
 use bytes::Bytes;
 use forerun_cache::{Cache, Digest, IndexSlot};
@@ -14,17 +15,14 @@ use crate::resolve::remembered;
 use crate::sidecar::parts::{self, Sidecar};
 use crate::{LayerContents, Reference, RemoteOptions};
 
-/// The record of the artifacts found beside an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SidecarRecord {
     /// The blobs of forerun's own artifact: the indexes and the access lists.
     pub blobs: Vec<Option<KeptBlob>>,
-    /// The SOCI tables of contents.
     #[serde(default)]
     pub tables: Vec<KeptTable>,
 }
 
-/// A blob by its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptBlob {
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
@@ -32,7 +30,6 @@ pub struct KeptBlob {
     pub len: u64,
 }
 
-/// A table of contents of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptTable {
     #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
@@ -40,7 +37,6 @@ pub struct KeptTable {
     pub table: LayerContents,
 }
 
-/// Returns a blob of an artifact from the cache.
 pub fn kept(options: &RemoteOptions, blob: &KeptBlob) -> Option<Bytes> {
     let slot = slot(options, blob)?;
     let bytes = slot.load(blob.len)?;
@@ -49,7 +45,6 @@ pub fn kept(options: &RemoteOptions, blob: &KeptBlob) -> Option<Bytes> {
     is_it.then(|| Bytes::copy_from_slice(bytes))
 }
 
-/// Keeps a blob of an artifact in the cache.
 pub fn keep(options: &RemoteOptions, blob: &KeptBlob, bytes: &[u8]) {
     let stored = slot(options, blob).map(|slot| slot.store(bytes));
     if let Some(Err(error)) = stored {
@@ -64,20 +59,21 @@ fn slot(options: &RemoteOptions, blob: &KeptBlob) -> Option<IndexSlot> {
     slot.inspect_err(failed).ok()
 }
 
-/// Records the artifacts beside the image that `reference` names. Its lowest layer must be in the cache.
+/// Records the artifacts beside the image that `reference` names. The image's lowest layer must be
+/// in the cache.
 pub fn remember(
     cache: &Cache,
     reference: &Reference,
     options: &RemoteOptions,
     (facts, lowest): (&SidecarRecord, &str),
 ) {
-    // Cannot fail: there are only digests and numbers.
+    // Digests and numbers always convert.
     let text = serde_json::to_vec(facts).unwrap_or_default();
     remembered::keep(cache, &key(reference, options), &text, lowest);
 }
 
-/// Returns the recorded artifacts beside the image. Leaves out those that are no longer in the cache, with a
-/// warning.
+/// Returns the recorded artifacts beside the image. Skips artifacts that are no longer in the
+/// cache, with a warning.
 pub fn recall(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> Sidecar {
     let known = cache.recall(&key(reference, options));
     let facts = known.and_then(|known| decode(&known.facts));

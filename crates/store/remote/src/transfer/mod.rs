@@ -16,10 +16,8 @@ use crate::{Progress, Reference, RemoteError, RemoteOptions, Result};
 use pull::{PullOptions, Pulled};
 use push::{PushOptions, Pushed};
 
-/// Stores `image` under a name in a registry, as [`push`](push::push) does.
-///
-/// # Errors
-/// [`RemoteError::Reference`] for a text that is not a name in a registry; those of [`push`](push::push).
+/// Stores `image` under a name in a registry, as [`push`](push::push) does. Fails with
+/// [`RemoteError::Reference`] if the text is not a name in a registry.
 pub fn push_to(
     image: &dyn ReadAt,
     reference: &Reference,
@@ -42,13 +40,9 @@ pub fn push_to(
     push::push(&registry, image, name, how, progress)
 }
 
-/// Fetches the whole image into a file, as [`pull`](pull::pull) does. A container image is fetched into the
-/// directory `output` as an OCI image layout. Its blobs that are there already are not fetched, and other
-/// images in the layout stay.
-///
-/// # Errors
-/// Those of [`open`](fn@crate::open) and [`pull`](pull::pull); [`RemoteError::Refused`] for a directory with
-/// other files.
+/// Fetches the whole image into a file, as [`pull`](pull::pull) does. A container image is fetched
+/// into the directory `output` as an OCI image layout; blobs that the layout already has are not
+/// fetched, and its other images stay. Refuses a directory with other files.
 pub fn pull_to(
     reference: &Reference,
     output: &Path,

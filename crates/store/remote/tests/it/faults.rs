@@ -1,7 +1,7 @@
-//! Every fault at every request: the right bytes or a clear error, in time, and never wrong bytes.
+//! Injects every fault at every request, and expects the right bytes or a clear error, in time.
 //!
-//! A scenario runs once without faults, to count its requests. Then it runs again for each fault and each
-//! request, with an empty cache. If a retry can succeed, the scenario must succeed.
+//! A scenario runs once without faults, to count its requests. Then it runs again for each fault
+//! and each request, with an empty cache. If a retry can succeed, the scenario must succeed.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -18,16 +18,15 @@ use crate::support::{
 };
 
 const LEN: usize = 600_001;
-/// Threads of the test. Faults spend most of their time waiting.
+/// Threads of the test. Cases with faults spend most of their time waiting.
 const THREADS: usize = 4;
 
 /// Longest silence of a request, in tests of silent servers.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Whether the scenario must succeed in spite of a single fault.
+/// Whether the scenario must succeed despite a single fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mends {
-    /// A retry succeeds.
     Yes,
     /// An error is allowed.
     Maybe,
@@ -60,7 +59,8 @@ fn faults() -> Vec<(Fault, Mends)> {
     ]
 }
 
-/// Opens the image at address `text`, reads three ranges and then the whole image. Returns the first error as text.
+/// Opens the image at address `text`, reads three ranges and then the whole image. Returns the
+/// first error as text.
 fn scenario(text: &str, options: &RemoteOptions, bytes: &[u8]) -> Result<(), String> {
     let image = try_open(text, options)?;
     if image.len() != bytes.len() as u64 {
@@ -76,10 +76,9 @@ fn scenario(text: &str, options: &RemoteOptions, bytes: &[u8]) -> Result<(), Str
     Ok(())
 }
 
-/// The place of the image behind a proxy, and how it is opened.
+/// An image behind a proxy, and how to open it.
 struct Setting<'a> {
     bytes: &'a [u8],
-    /// The server behind the proxy.
     server: String,
     /// Returns the reference for the proxy's authority.
     reference: &'a (dyn Fn(&str) -> String + Sync),
@@ -87,7 +86,7 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Opens and reads; readers wait for `timeout`, and a request for `stall`.
+    /// Runs the scenario. Readers wait for `timeout`, a request for `stall`.
     fn run(
         &self,
         proxy: &FaultProxy,
@@ -103,7 +102,6 @@ impl Setting<'_> {
         scenario(&(self.reference)(&proxy.authority()), &options, self.bytes)
     }
 
-    /// Counts the requests of the scenario without faults.
     fn requests(&self) -> usize {
         let proxy = FaultProxy::start(&self.server);
         let cache = temp_dir("cache");
@@ -112,8 +110,8 @@ impl Setting<'_> {
         proxy.log().requests()
     }
 
-    /// Tests each fault at each request, and then at all requests. Each case has its own cache, and each
-    /// thread its own proxy.
+    /// Tests each fault at each request, and then at all requests. Each case has its own cache, and
+    /// each thread its own proxy.
     fn each(&self, faults: &[(Fault, Mends)]) {
         let requests = self.requests();
         assert!(requests > 3, "{requests} requests");
@@ -140,7 +138,8 @@ impl Setting<'_> {
     }
 
     fn one(&self, proxy: &FaultProxy, fault: &Fault, mends: Mends, at: Option<usize>) {
-        // Only waits for bytes that never arrive have a short limit: on a busy machine everything takes long.
+        // Only waits for bytes that never arrive have a short limit, because everything takes long
+        // on a busy machine.
         let patience = match (at, fault) {
             (None, _) => (TIMEOUT, Duration::from_millis(500)),
             (Some(_), Fault::Stall | Fault::StallAt { .. }) => (PATIENT, STALL),
@@ -160,7 +159,8 @@ impl Setting<'_> {
         if mends == Mends::Yes {
             assert_eq!(ended, Ok(()), "{fault:?} at request {at:?}");
         }
-        // The cache has only right bytes: without faults, the image opens and can be read to the end.
+        // The cache must have only right bytes: without faults, the image opens and can be read to
+        // the end.
         proxy.clear_faults();
         let afterwards = self.run(proxy, cache.path(), (PATIENT, PATIENT));
         assert_eq!(afterwards, Ok(()), "after {fault:?} at request {at:?}");
@@ -194,15 +194,16 @@ fn a_registry_fails_in_every_way() {
         adapt: &|options| options.readahead = Readahead::Off,
     };
     let mut all = faults();
-    // Bytes with a digest can be verified and requested again; documents and tables too.
+    // Wrong bytes of chunks, documents and tables are detected by their digests and requested
+    // again.
     for (offset, len) in [(0, 1), (30, 1), (65_536, 1), (0, 1 << 20)] {
         all.push((Fault::WrongBytes { offset, len }, Mends::Maybe));
     }
     setting.each(&all);
 }
 
-/// Opens an image at a registry with a mirror, which is asked first and suffers from `fault`. Returns the
-/// image and the two proxies, the mirror's first.
+/// Opens an image on a registry with a mirror, which is tried first and suffers from `fault`.
+/// Returns the image and the two proxies, the mirror's first.
 fn mirrored(
     registry: &DockerRegistry,
     cache: &Path,
@@ -243,7 +244,7 @@ fn wrong_bytes_are_refused_and_fetched_elsewhere() {
         let ranges = log.entries.iter().filter(|entry| entry.range.is_some());
         ranges.count()
     };
-    // The mirror lied once or a few times, and is not asked for all of it.
+    // After the wrong bytes the mirror ranks last, so not all requests go to it.
     assert!(asked(&mirror) > 0 && asked(&good) > asked(&mirror) / 2);
 }
 

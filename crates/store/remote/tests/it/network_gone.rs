@@ -1,5 +1,5 @@
-//! The network disappears under an open image: cached data stays readable, the rest is an error after the
-//! timeout, and everything works when the network is back.
+//! The network disappears under an open image. Cached data stays readable, other reads fail after
+//! the timeout, and everything works when the network is back.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn goes_and_comes_back(network: Network) {
     read_at_last(&image, bytes, 0, 500_000);
     proxy.set_network(network);
     for _ in 0..2 {
-        // Nothing but memory and disk.
+        // These reads use only memory and disk.
         let before = image.status().waits;
         read(&image, bytes, 0, 500_000);
         assert_eq!(image.status().waits, before, "{network:?}");

@@ -32,10 +32,11 @@ fn an_image_is_read_on_demand_and_each_byte_comes_once() {
     assert!(status.complete);
     drop(image);
 
-    // Another time, nothing of it is asked for again.
+    // The second time, no chunk is requested again.
     proxy.forget();
     let image = served.open(&options);
-    // That is known before anything is read: the engine reads it as a local file.
+    // The image is known to be complete before the first read, so the engine treats it as a local
+    // file.
     assert!(image.status().complete && !image.is_slow());
     read(&image, bytes, 0, LEN);
     assert_eq!(proxy.log().sent(), 0);
@@ -77,7 +78,7 @@ fn only_known_authorities_are_trusted() {
     options.ca_file = served.nginx.ca().map(Into::into);
     let image = try_open(&served.url(), &options).unwrap();
     read(&image, &served.bytes, 0, served.bytes.len());
-    // The certificate is for this address and its name, and for no other.
+    // The certificate is valid for this address and its name only.
     let other = served.url().replace("127.0.0.1", "127.0.0.2");
     try_open(&other, &options).unwrap_err();
 }
@@ -103,12 +104,12 @@ fn an_image_that_changes_is_not_mixed_with_what_it_was() {
     let image = try_open(&served.url(), &options).unwrap();
     read(&image, old, 0, 1000);
     let local = image.status().local_bytes as usize;
-    // nginx tells versions by length and second.
+    // nginx derives versions from length and time in seconds.
     let new = noise(LEN + 1, 6);
     served.replace(&new);
     let error = try_read(&image, old, LEN - 1000, 1000, support::PATIENT).unwrap_err();
     assert!(error.contains("changed"), "{error}");
-    // What came before is still that.
+    // The cached part still has the old bytes.
     assert!(local < LEN);
     read(&image, old, 0, 1000);
     let image = try_open(&served.url(), &options).unwrap();

@@ -1,5 +1,5 @@
-//! Partly cached images, opened while their servers do not answer: they open in the last known version, and
-//! versions are never mixed.
+//! Partly cached images, opened while their servers do not answer. They open in the last known
+//! version, and versions are never mixed.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +24,7 @@ fn brief(mut options: RemoteOptions) -> RemoteOptions {
     options
 }
 
-/// Asserts that the image was opened from remembered facts, and returns why.
+/// Asserts that the image was opened from remembered facts, and returns the reason.
 fn assert_from_memory(image: &RemoteImage) -> String {
     let memory = image.from_memory().unwrap();
     let age = memory.answered.elapsed().unwrap();
@@ -55,7 +55,7 @@ fn a_web_server_that_is_gone_is_not_needed() {
     assert!(!assert_from_memory(&image).is_empty());
     assert!(image.from_memory().unwrap().answered <= before);
     read(&image, &served.bytes, 0, LEN);
-    // Another image, which the cache does not know, is not there.
+    // An image unknown to the cache cannot be opened.
     let error = try_open(&url.replace("/image", "/other"), &options).unwrap_err();
     assert!(error.contains("127.0.0.1"), "{error}");
 }
@@ -82,7 +82,7 @@ fn what_is_missing_is_an_error_until_the_server_is_back() {
     served.proxy.set_network(Network::Up);
     read(&image, served.bytes(), LEN - 70_000, 70_000);
     drop(image);
-    // Another version is not mixed with this one, however long no server was asked.
+    // The new version is not mixed with the old one, however long no server answered.
     served.proxy.set_network(Network::Refused);
     let image = served.open(&options);
     let new = noise(LEN + 1, 3);
@@ -149,7 +149,7 @@ fn offline_no_server_is_asked() {
     drop(image);
     let error = try_open(&served.proxy.url_of("other"), &options).unwrap_err();
     assert!(error.contains("no server may be contacted"), "{error}");
-    // With the same query it is the same, with another one it is not.
+    // The same query finds the cached image; another query does not.
     let query = |text: &str| try_open(&format!("{}?{text}", served.url()), &options);
     query("a").unwrap_err();
     assert_eq!(served.proxy.log().requests(), 0);
@@ -174,7 +174,7 @@ fn a_registry_that_is_gone_is_not_needed() {
         let image = try_open(name, &options).unwrap();
         read(&image, &bytes, 0, 400_000);
     }
-    // The tag moves. While no server can be asked it is what it was, and the image says so.
+    // The tag moves. While no server answers, the image has the old version and reports that.
     let new = noise(LEN, 7);
     push_to(&registry.authority(), &new);
     proxy.set_network(Network::Refused);
@@ -189,7 +189,7 @@ fn a_registry_that_is_gone_is_not_needed() {
         assert!(image.status().verified);
         read(&image, &bytes, 0, 400_000);
         try_read(&image, &bytes, missing, 10, TIMEOUT).unwrap_err();
-        // What is missing is asked for by digest, so it is of the old one.
+        // Missing chunks are requested by digest, so they come from the old version.
         proxy.set_network(Network::Up);
         read_at_last(&image, &bytes, missing, 10);
         proxy.set_network(Network::Refused);
@@ -198,7 +198,7 @@ fn a_registry_that_is_gone_is_not_needed() {
     read(&try_open(&tag, &options).unwrap(), &bytes, 0, 400_000);
     proxy.set_network(Network::Up);
     read(&try_open(&tag, &options).unwrap(), &new, 0, LEN);
-    // A tag that is gone from a registry that answers is gone.
+    // If the registry answers that the tag is gone, opening fails.
     proxy.faults(|_| {
         Some(Fault::Status {
             code: 404,
@@ -237,7 +237,7 @@ fn what_is_spoilt_or_evicted_is_not_remembered() {
     }
     fill();
     let cache = Cache::open(served.served.cache.path(), CacheOptions::default()).unwrap();
-    // A record that is whole and says what cannot be.
+    // The record has a valid checksum but impossible values.
     let identity = cache.list().unwrap()[0].identity.clone();
     let url = served.url();
     for facts in [&b"{}"[..], b"", &[0xff; 5000]] {
@@ -246,7 +246,7 @@ fn what_is_spoilt_or_evicted_is_not_remembered() {
         assert!(matches!(error, RemoteError::Offline { .. }), "{error}");
     }
     fill();
-    // What was open a moment ago may still be in use.
+    // Tasks may still use the image that was just closed.
     forerun_testkit::eventually("it is evicted", || {
         cache.shrink_to(0).unwrap();
         cache.list().unwrap().is_empty()

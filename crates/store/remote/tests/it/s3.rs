@@ -1,7 +1,8 @@
 //! Images in an S3-compatible object store that checks signatures.
 //!
-//! Credentials come from the environment, which a test must not change for other tests. So each test starts
-//! itself again with the variables set, and the second process reads.
+//! Credentials come from the environment, which a test must not change for other tests. So each
+//! test starts itself again as a second process with the variables set, and that process reads the
+//! image.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -20,12 +21,12 @@ const LEN: usize = 1_000_001;
 /// Set in the second process of a test.
 const SECOND: &str = "FORERUN_TEST_SECOND";
 
-/// Returns whether this process runs a test for the second time.
+/// Returns whether this is the second process of a test.
 fn is_second() -> bool {
     std::env::var_os(SECOND).is_some()
 }
 
-/// Runs the test `name` of this file again with these variables.
+/// Runs the test `name` of this file in a second process with these variables.
 fn again(name: &str, variables: &[(&str, String)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("s3::{name}"), "--nocapture"]);
@@ -75,7 +76,7 @@ fn an_object_is_read_on_demand() {
     let Some(s3) = S3Server::start() else {
         return;
     };
-    // A name that is written otherwise in a URL, and signed as it is written there.
+    // This name must be escaped in URLs, and the escaped form must be signed.
     s3.put("dir/a b+c.img", &noise(LEN, 1));
     let proxy = FaultProxy::start(&s3.endpoint());
     let mut variables = s3.environment();
@@ -188,7 +189,7 @@ fn a_store_without_tls_needs_leave() {
         assert!(!error.contains("--plain-http"), "{error}");
         return;
     }
-    // A network of documentation, where no server is.
+    // A network reserved for documentation, without servers.
     let endpoint = "http://192.0.2.1:9000".to_owned();
     let key = |name| (name, "key".to_owned());
     let variables = [
@@ -208,7 +209,7 @@ fn no_proxy_is_asked_for_servers_on_this_machine() {
         let cache = temp_dir("cache");
         let image = try_open(&url, &options(cache.path())).unwrap();
         read(&image, &noise(1000, 1), 0, 1000);
-        // Other hosts are reached by it.
+        // Other hosts are contacted through the proxy.
         let mut options = impatient(options(cache.path()));
         options.registry.insecure = vec!["192.0.2.1".to_owned()];
         options.retries = 0;
@@ -237,7 +238,6 @@ fn no_proxy_is_asked_for_servers_on_this_machine() {
     assert!(!heard.contains("127.0.0.1"), "{heard}");
 }
 
-/// Writes a profile with these keys.
 fn credentials(home: &Path, key: &str, secret: &str) {
     let text = format!("[work]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n");
     std::fs::write(home.join(".aws/credentials"), text).unwrap();
@@ -255,7 +255,7 @@ fn profiles_are_read_and_read_again() {
         read(&image, &bytes, 0, 1000);
         let home = PathBuf::from(std::env::var_os("HOME").unwrap());
         let right = std::fs::read_to_string(home.join(".aws/credentials")).unwrap();
-        // New credentials are used, and wrong ones change nothing.
+        // New valid credentials are used; invalid ones change nothing.
         credentials(&home, "nobody", "nothing");
         let error = image.reopen(&options).unwrap_err().to_string();
         assert!(error.contains("denied"), "{error}");

@@ -14,7 +14,6 @@ use crate::support::{self, Proxied, options, read, try_open};
 const CHUNK: usize = 64 << 10;
 const MIB: usize = 1 << 20;
 
-/// An image behind a link.
 struct Far(Proxied);
 
 impl std::ops::Deref for Far {
@@ -42,7 +41,6 @@ impl Far {
     }
 }
 
-/// Returns options without readahead.
 fn still(cache: &TempDir) -> RemoteOptions {
     RemoteOptions {
         readahead: Readahead::Off,
@@ -89,7 +87,7 @@ fn demand_overtakes_the_background() {
         ..still(&cache)
     };
     let image = far.open(&options);
-    // 2 MiB a second: the whole takes 16 seconds, two requests of the background two.
+    // At 2 MiB per second the whole image takes 16 seconds, and two background requests two.
     far.proxy.set_link(Link {
         bytes_per_second: Some(2 << 20),
         ..Link::default()
@@ -114,7 +112,7 @@ fn demand_overtakes_the_background() {
     far.assert_nothing_twice(&image);
     assert_eq!(far.proxy.log().sent(), far.bytes().len() as u64);
 
-    // Then nothing needs the network any more.
+    // The network is no longer needed.
     far.proxy.set_network(Network::Refused);
     assert!(image.status().detached);
     read(&image, far.bytes(), 0, far.bytes().len());
@@ -160,7 +158,7 @@ fn many_readers_of_one_chunk_are_one_request() {
     far.assert_nothing_twice(&image);
 }
 
-/// Reads the whole image in small steps, and returns the time it took.
+/// Reads the whole image in small steps. Returns the time it took.
 fn sequentially(image: &RemoteImage, bytes: &[u8]) -> Duration {
     let start = Instant::now();
     for at in (0..bytes.len()).step_by(16 << 10) {
@@ -174,7 +172,7 @@ fn readers_that_wait_for_windows_wait_longer() {
     let Some(far) = Far::new(24 * MIB + 5) else {
         return;
     };
-    // Long enough that a busy machine does not hide it.
+    // The round trip is so long that a busy machine does not hide it.
     let link = Link {
         rtt: Duration::from_millis(200),
         bytes_per_second: Some(100_000_000),
@@ -219,7 +217,7 @@ fn random_reads_fetch_what_they_touch() {
     let image = far.open(&options);
     let mut touched = 0;
     for n in 0..40_usize {
-        // 613 is prime to 512, the number of chunks.
+        // 613 and 512, the number of chunks, are coprime.
         let chunk = n * 613 * 7 % 512;
         read(&image, far.bytes(), chunk * CHUNK + 77, 1000);
         touched += 1;
@@ -252,7 +250,7 @@ fn long_blocks_side_by_side_are_no_sequential_reader() {
     let (_cache, forward) = fetched(Pattern::Forward);
     eventually("more is fetched than was read", || forward() > read);
     let (_cache, single) = fetched(Pattern::Single);
-    // What would be fetched ahead comes later than the answers.
+    // Readahead would arrive after the answers.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(single(), read);
 }
@@ -338,7 +336,7 @@ fn an_image_that_was_closed_asks_for_nothing_again() {
     image.prefetch_all();
     assert!(far.proxy.wait_for_requests(1, support::PATIENT));
     drop(image);
-    // A request that is under way holds the blob.
+    // A request in flight keeps the blob in use.
     let cache = Cache::open(dir.path(), CacheOptions::default()).unwrap();
     eventually("the request has ended", || {
         cache.list().unwrap().iter().all(|blob| !blob.in_use)

@@ -1,4 +1,4 @@
-//! Servers that answer range requests with the whole file and do not say its length.
+//! Servers that answer range requests with the whole file and do not give its length.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,7 @@ fn a_chunked_file_is_downloaded_once_and_then_read_from_the_cache() {
     assert_eq!(progress.last().unwrap().done, LEN as u64);
     drop(image);
 
-    // The same version is not downloaded again, nor without the server.
+    // The same version is not downloaded again, with or without the server.
     let image = try_open(&server.url(), &options).unwrap();
     read(&image, &bytes, 0, LEN);
     assert_eq!(server.downloads(), 1);

@@ -14,7 +14,7 @@ use crate::support::{Proxied, Served, noise, options, read, try_open};
 
 const LEN: usize = 1_500_001;
 
-/// Serves an image of noise without ranges.
+/// Serves an image of noise without range requests.
 fn served(seed: u64) -> Option<Proxied> {
     let wanted = NginxOptions {
         directives: "max_ranges 0;".to_string(),
@@ -23,7 +23,6 @@ fn served(seed: u64) -> Option<Proxied> {
     Served::with(LEN, seed, &wanted).map(Served::behind_proxy)
 }
 
-/// Counts the GET requests for the whole file.
 fn downloads(served: &Proxied) -> usize {
     let log = served.proxy.log();
     let is_whole = |request: &&Exchange| request.method == "GET" && request.range.is_none();
@@ -49,7 +48,7 @@ fn the_file_is_downloaded_once_and_then_read_from_the_cache() {
     assert!(image.status().complete);
     drop(image);
 
-    // The same version is not downloaded again, nor without the server.
+    // The same version is not downloaded again, with or without the server.
     let image = served.open(&options);
     read(&image, served.bytes(), 0, LEN);
     assert_eq!(downloads(&served), 1);
@@ -60,7 +59,7 @@ fn the_file_is_downloaded_once_and_then_read_from_the_cache() {
     read(&image, served.bytes(), LEN - 100_000, 100_000);
     drop(image);
 
-    // Another version is.
+    // A new version is downloaded.
     options.offline = false;
     let new = noise(LEN + 7, 61);
     served.served.replace(&new);
@@ -166,7 +165,8 @@ fn a_pull_takes_one_request() {
     assert_eq!((downloads(&served), last), (1, LEN as u64));
 }
 
-/// Serves `head` and `body` to each request until dropped. Returns the address and the number of requests.
+/// Serves `head` and `body` to each request until dropped. Returns the address and the number of
+/// requests.
 fn answering(head: &'static str, body: Vec<u8>) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/image", listener.local_addr().unwrap());
@@ -175,7 +175,7 @@ fn answering(head: &'static str, body: Vec<u8>) -> (String, Arc<AtomicUsize>) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             count.fetch_add(1, Ordering::Relaxed);
-            // The client may close before all is sent.
+            // The client may close early.
             let _ = answer(&stream, head, &body);
         }
     });
@@ -203,14 +203,14 @@ fn bodies_of_another_length_are_errors() {
     let cache = forerun_testkit::temp_dir("cache");
     let mut options = options(cache.path());
     options.retries = 1;
-    // Less than announced.
+    // Shorter than announced.
     let (url, requests) = answering(
         "etag: \"1\"\r\ncontent-length: 200000\r\n",
         noise(150_000, 67),
     );
     try_open(&url, &options).unwrap_err();
     assert!(requests.load(Ordering::Relaxed) <= 5, "{requests:?}");
-    // More than announced: the rest is not part of the answer.
+    // Longer than announced: the excess is not part of the answer.
     let bytes = noise(250_000, 68);
     let (url, _) = answering("etag: \"1\"\r\ncontent-length: 200000\r\n", bytes.clone());
     let image = try_open(&url, &options).unwrap();

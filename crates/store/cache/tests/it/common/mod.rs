@@ -11,7 +11,7 @@ use forerun_cache::{
 };
 use forerun_io::{MemorySource, u64_from, usize_from};
 
-/// Chunk size of most tests: small, so that levels are cheap.
+/// Chunk size of most tests. Small chunks make many table levels cheap.
 pub const CHUNK: u32 = 4096;
 pub const CHUNK_LEN: usize = 4096;
 
@@ -22,12 +22,10 @@ pub fn image(seed: u64, len: usize) -> Vec<u8> {
     words.flatten().take(len).collect()
 }
 
-/// Builds the table of an image.
 pub fn table(bytes: &[u8], chunk: u32) -> ChunkTable {
     ChunkTable::of_source(&MemorySource::new(bytes), chunk).unwrap()
 }
 
-/// Builds the table of an image, to be verified.
 pub fn verified(bytes: &[u8], chunk: u32) -> Arc<VerifiedTable> {
     let table = table(bytes, chunk);
     let (geometry, root) = (table.geometry(), table.root());
@@ -35,7 +33,6 @@ pub fn verified(bytes: &[u8], chunk: u32) -> Arc<VerifiedTable> {
     Arc::new(VerifiedTable::new(source, geometry, root).unwrap())
 }
 
-/// Returns the spec of an image.
 pub fn spec(bytes: &[u8], with_table: bool) -> BlobSpec {
     let table = with_table.then(|| verified(bytes, CHUNK));
     BlobSpec {
@@ -62,19 +59,17 @@ pub fn quiet(dir: &Path) -> Cache {
     Cache::open(dir, options).unwrap()
 }
 
-/// Stores the chunks of the image that lie in `chunks`.
 pub fn store(blob: &CachedBlob, bytes: &[u8], chunks: Range<u64>) {
     let place = blob.geometry().bytes_of(&chunks);
     blob.store(chunks.start, &bytes[slice(&place)]).unwrap();
 }
 
-/// Converts a range of bytes for an image in memory.
 pub fn slice(range: &Range<u64>) -> Range<usize> {
     usize_from(range.start)..usize_from(range.end)
 }
 
-/// Reads each chunk of a blob. Each must have the bytes of the image or be missing. Returns the served
-/// chunks.
+/// Reads each chunk of a blob; each must have the image's bytes or be missing. Returns the chunks
+/// served.
 pub fn compare(blob: &CachedBlob, bytes: &[u8]) -> Vec<u64> {
     let mut served = Vec::new();
     for chunk in 0..blob.geometry().chunks() {
@@ -92,7 +87,7 @@ pub fn compare(blob: &CachedBlob, bytes: &[u8]) -> Vec<u64> {
     served
 }
 
-/// Copies a cache directory, except locks and times.
+/// Copies a cache directory without locks and times.
 pub fn copy_tree(from: &Path, to: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::create_dir_all(to).unwrap();

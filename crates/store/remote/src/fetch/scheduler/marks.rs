@@ -1,7 +1,7 @@
 //! Marks on chunks: a reader that passes one triggers the next readahead window.
 //!
-//! Reads of present chunks take no lock, so only marks show how far a reader has come. Looking for a mark
-//! costs most reads one load.
+//! Reads of present chunks take no lock, so marks are the only trace of how far a reader has come.
+//! Most reads look for a mark with a single load.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,6 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Creates clear marks for `chunks` chunks.
     pub fn new(chunks: u64) -> Self {
         let words = usize_from(chunks.div_ceil(64));
         Self {
@@ -23,19 +22,17 @@ impl Marks {
         }
     }
 
-    /// Marks a chunk, if it exists.
+    /// Marks a chunk. Does nothing past the end of the image.
     pub fn set(&self, chunk: u64) {
         if let Some(word) = self.word(chunk) {
             word.fetch_or(bit(chunk), Ordering::Relaxed);
         }
     }
 
-    /// Returns whether all of `chunks` are marked.
     pub fn all(&self, chunks: &Range<u64>) -> bool {
         chunks.clone().all(|chunk| self.any(&(chunk..chunk + 1)))
     }
 
-    /// Returns whether one of `chunks` is marked.
     pub fn any(&self, chunks: &Range<u64>) -> bool {
         let mut chunk = chunks.start;
         while chunk < chunks.end {
@@ -55,7 +52,6 @@ impl Marks {
         false
     }
 
-    /// Clears the marks of `chunks`.
     pub fn clear(&self, chunks: &Range<u64>) {
         for chunk in chunks.clone() {
             if let Some(word) = self.word(chunk) {

@@ -1,8 +1,8 @@
 //! The fetch scheduler: demand before readahead before background, many requests at once.
 //!
-//! Readers wait for chunks, not for requests: each chunk is served as soon as its own bytes have arrived and
-//! were verified. No reader waits for readahead. One lock guards the queue; reads of present chunks never
-//! take it.
+//! Readers wait for chunks, not for requests: a reader continues as soon as the bytes of its chunk
+//! have arrived and were verified. No reader waits for readahead. One lock guards the queue; reads
+//! of present chunks never take it.
 
 mod marks;
 mod pending;
@@ -32,50 +32,47 @@ use marks::Marks;
 pub use pending::Pending;
 use queue::{HINTED, Queue, View};
 
-/// The parts of a scheduler.
 pub struct Work {
     pub place: String,
-    /// The cache that chunks are stored in.
+    /// The cached blob that receives the chunks.
     pub blob: Arc<CachedBlob>,
-    /// The fetcher that the chunks come from.
     pub fetcher: Fetcher,
-    /// The source of the missing parts of the table.
+    /// The source of table blocks that the cache does not have.
     pub table: Option<Arc<TableSource>>,
-    /// The digest of the image, if it is known and there is no table.
+    /// The digest of the whole image, if it is known and there is no table.
     pub digest: Option<Digest>,
-    /// Whether the image is a layer: until all of a layer is present, only bytes that a table proves are
-    /// used.
+    /// Whether the image is a layer. Until a layer is complete, readers get only bytes that a table
+    /// verifies.
     pub is_layer: bool,
-    /// Where to keep the digests of the chunks once the whole image was verified.
+    /// Where to store the chunk digests once the whole image was verified.
     pub keep: Option<LayerTable>,
-    /// Number of requests in flight above which only requests with waiting readers begin.
+    /// While this many requests are in flight, only requests with waiting readers start.
     pub requests: usize,
-    /// Longest window ahead of a reader.
+    /// Longest readahead window of a reader, in bytes.
     pub window: u64,
-    /// How long another process may hold the claim of a chunk before it is fetched here.
+    /// How long another process may hold the claim of a chunk before this process fetches the chunk
+    /// too.
     pub patience: Duration,
-    /// Counters of the cost.
     pub counters: Arc<Counters>,
-    /// The registry of the image, for reloading tokens and passwords.
     pub registry: Option<Arc<Registry>>,
 }
 
-/// Returns how far to fetch ahead of a reader, for chunks of `chunk` bytes.
+/// Returns the readahead rules for chunks of `chunk` bytes and windows of at most `max` bytes.
 const fn rules(chunk: u64, max: u64) -> WindowRules {
     WindowRules {
         first: FIRST_WINDOW,
         max,
-        // Threads of one reader are out of order by some reads.
+        // Reads of one reader's threads arrive slightly out of order.
         slack: chunk,
         proof: 0,
         lead: 0,
         align: 1,
-        // Only reads that miss are seen, so a single one shows nothing yet.
+        // The scheduler sees only reads that miss, so a single read proves nothing yet.
         trusted: u64::MAX,
     }
 }
 
-/// The scheduler of one image. Dropping it gives up everything in the queue.
+/// The scheduler of one image. Dropping it cancels everything in the queue.
 pub struct Scheduler {
     shared: Arc<Shared>,
 }
@@ -83,7 +80,7 @@ pub struct Scheduler {
 pub(super) struct Shared {
     place: String,
     blob: Arc<CachedBlob>,
-    /// Dropped once the network is no longer needed.
+    /// `None` once the network is no longer needed.
     fetcher: Mutex<Option<Arc<Fetcher>>>,
     registry: Mutex<Option<Arc<Registry>>>,
     table: Option<Arc<TableSource>>,
@@ -96,20 +93,20 @@ pub(super) struct Shared {
     streams: Mutex<SequentialStreams<()>>,
     rules: WindowRules,
     marks: Marks,
-    /// The chunks that this process has fetched itself.
+    /// The chunks that this process fetched.
     own: Marks,
     /// How often the whole image was dropped and fetched again.
     begun_anew: AtomicU32,
     runtime: &'static Handle,
     closed: AtomicBool,
-    /// Whether the network was released.
+    /// Whether the network connections were released.
     let_go: AtomicBool,
     finishing: AtomicBool,
-    /// Whether all chunks have arrived and the whole image was found right or wrong.
+    /// Whether all chunks have arrived and the whole image was verified, successfully or not.
     finished: AtomicBool,
-    /// Whether the present chunks are being verified.
+    /// Whether a task is verifying the present chunks.
     checking: AtomicBool,
-    /// The error of a whole image that does not have its digest.
+    /// Set if the whole image does not have its digest.
     broken: Mutex<Option<RemoteError>>,
 }
 
@@ -128,10 +125,8 @@ impl View for Shared {
 }
 
 impl Scheduler {
-    /// Creates a scheduler. It fetches nothing yet.
-    ///
-    /// # Errors
-    /// If there is no runtime.
+    /// Creates a scheduler, which fetches nothing yet. Fails if the asynchronous runtime cannot
+    /// start.
     pub fn new(work: Work) -> Result<Self> {
         let geometry = work.blob.geometry();
         let chunk = u64::from(geometry.chunk_size());
@@ -163,10 +158,8 @@ impl Scheduler {
         Ok(Self { shared })
     }
 
-    /// Requests the missing chunks of `runs` for a reader. The reader waits for the returned handles.
-    ///
-    /// # Errors
-    /// The error of a whole image that is known not to have its digest.
+    /// Queues the missing chunks of `runs` for a reader, which waits for the returned handles.
+    /// Fails if the whole image is known not to have its digest.
     pub fn demand(&self, runs: &[Range<u64>]) -> Result<Vec<Arc<Pending>>> {
         if let Some(error) = &*self.shared.broken() {
             return Err(error.clone());
@@ -179,7 +172,7 @@ impl Scheduler {
         Ok(pending)
     }
 
-    /// Reads ahead of a read of `bytes` that found a chunk missing or passed a mark.
+    /// Starts readahead after a read of `bytes` that missed or passed a mark.
     pub fn touch(&self, bytes: &Range<u64>) {
         let geometry = self.shared.blob.geometry();
         self.shared.marks.clear(&geometry.chunks_of(bytes));
@@ -200,26 +193,23 @@ impl Scheduler {
         self.shared.pump(&mut queue);
     }
 
-    /// Returns whether a read of `chunks` passes a mark.
     pub fn is_marked(&self, chunks: &Range<u64>) -> bool {
         self.shared.marks.any(chunks)
     }
 
-    /// Prefetches `chunks`, which will be needed soon.
     pub fn hint(&self, chunks: Range<u64>) {
         let mut queue = self.shared.queue();
         queue.ahead(HINTED, chunks);
         self.shared.pump(&mut queue);
     }
 
-    /// Queues `runs` in this order, to be fetched when no reader waits.
+    /// Queues `runs` for fetching in this order when no reader waits.
     pub fn listed(&self, runs: Vec<Range<u64>>) {
         let mut queue = self.shared.queue();
         queue.listed(runs);
         self.shared.pump(&mut queue);
     }
 
-    /// Fetches the whole image in the background.
     pub fn background(&self) {
         let mut queue = self.shared.queue();
         queue.background(0..self.shared.blob.geometry().chunks());
@@ -229,35 +219,33 @@ impl Scheduler {
         self.shared.finish_if_complete();
     }
 
-    /// Finishes the image if it is complete.
+    /// Verifies the image and releases the network if all chunks are present.
     pub fn finish_if_complete(&self) {
         self.shared.finish_if_complete();
     }
 
-    /// Returns whether all chunks have arrived and an image without a table was compared with its digest,
-    /// with success or without.
+    /// Returns whether all chunks have arrived and, for an image without a table, the whole was
+    /// compared with its digest. The comparison may have failed.
     pub fn is_finished(&self) -> bool {
         self.shared.finished.load(Ordering::Acquire)
     }
 
-    /// Returns the error of a whole image that was found not to have its digest.
     pub fn broken(&self) -> Option<RemoteError> {
         self.shared.broken().clone()
     }
 
-    /// Returns how often the whole image was dropped and fetched again.
     pub fn begun_anew(&self) -> u32 {
         self.shared.begun_anew.load(Ordering::Relaxed)
     }
 
-    /// Releases the network as soon as this process has verified every chunk. Costs two loads.
+    /// Releases the network once this process has verified every chunk. Costs two loads.
     pub fn let_go_if_checked(&self) {
         if self.shared.blob.is_checked() && !self.shared.let_go.load(Ordering::Acquire) {
             self.shared.finish_if_complete();
         }
     }
 
-    /// Verifies, in the background, the present chunks that were not verified yet.
+    /// Verifies in the background the present chunks that were not yet verified.
     pub fn check_rest(&self) {
         if self.shared.checking.swap(true, Ordering::AcqRel) {
             return;
@@ -277,7 +265,7 @@ impl Scheduler {
         self.shared.warm_table(0);
     }
 
-    /// Fetches from other servers from now on, unless the network was released.
+    /// Fetches from other servers from now on, unless the network was already released.
     pub fn replace(&self, fetcher: Fetcher, registry: Option<Arc<Registry>>) {
         let mut slot = self.shared.fetcher.lock().unpoisoned();
         if slot.is_some() {
@@ -286,14 +274,15 @@ impl Scheduler {
         }
     }
 
-    /// Records that the bytes fetched for `at` were wrong: other mirrors are asked first from now on.
+    /// Records that the bytes fetched for `at` were wrong. Later requests go to other mirrors
+    /// first.
     pub fn distrust(&self, at: u64) {
         if let Some(fetcher) = self.shared.fetcher() {
             fetcher.distrust(at);
         }
     }
 
-    /// Reads credentials again and gives all mirrors a new chance.
+    /// Reads credentials again and forgets the failures of all mirrors.
     pub fn reload(&self) {
         let registry = self.shared.registry().clone();
         if let Some(registry) = registry {
@@ -304,7 +293,6 @@ impl Scheduler {
         }
     }
 
-    /// Fills the scheduler's fields of `status`.
     pub fn fill(&self, status: &mut RemoteStatus) {
         let depth = self.shared.queue().depth();
         status.in_flight = depth.in_flight;
@@ -348,14 +336,13 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Returns the error of requests after the image was closed.
     fn gone(&self) -> RemoteError {
         RemoteError::Closed {
             place: self.place.clone(),
         }
     }
 
-    /// Starts as many requests as may be in flight now.
+    /// Starts requests up to the limit of requests in flight.
     fn pump(self: &Arc<Self>, queue: &mut Queue) {
         while !self.is_closed() {
             let Some(job) = queue.next(&**self) else {
@@ -366,9 +353,9 @@ impl Shared {
         }
     }
 
-    /// If all chunks are present, compares the whole image with its digest, unless chunks were verified one
-    /// by one. Releases the network once this process has verified every chunk: until then, an altered chunk
-    /// may have to be fetched again.
+    /// If all chunks are present, compares the whole image with its digest, unless chunks are
+    /// verified one by one. Releases the network once this process has verified every chunk; until
+    /// then, an altered chunk may have to be fetched again.
     fn finish_if_complete(self: &Arc<Self>) {
         if !self.blob.is_complete()
             || self.let_go.load(Ordering::Acquire)
@@ -387,7 +374,7 @@ impl Shared {
         }));
     }
 
-    /// Compares the whole image with its digest, and keeps the digests of its chunks.
+    /// Compares the whole image with its digest, and stores the digests of its chunks.
     fn verify_whole(&self, digest: Digest) -> forerun_cache::Result<()> {
         match &self.keep {
             None => self.blob.verify_whole(digest),
@@ -398,15 +385,15 @@ impl Shared {
         }
     }
 
-    /// Drops bytes of an image that does not have its digest.
+    /// Drops cached bytes of an image that does not have its digest.
     fn drop_part(&self, bytes: &Range<u64>) {
         if let Err(error) = self.blob.drop_range(bytes) {
             tracing::warn!(%error, place = self.place, "wrong bytes stay in the cache until all of it is verified again");
         }
     }
 
-    /// Fetches the image again if the dropped wrong bytes may have come from another process, which uses an
-    /// image with the same digest at another server. Returns whether it does so.
+    /// Fetches the image again if another process, which has the same image from another server,
+    /// may have stored the wrong bytes. Returns whether it does so.
     fn begins_anew(self: &Arc<Self>) -> bool {
         let all = 0..self.blob.geometry().chunks();
         if !self.is_layer
@@ -445,15 +432,15 @@ impl Shared {
             };
             self.counters.error(&error);
             *self.broken() = Some(error);
-            // Chunks that a reader asked for since the verdict came from the same server. Later chunks are
-            // dropped as they arrive.
+            // Also drops chunks that arrived for readers during the verification, from the same
+            // server. Later chunks are dropped on arrival.
             self.drop_part(&(0..self.blob.geometry().len()));
         }
         if let Err(error) = self.blob.flush() {
             tracing::warn!(%error, place = self.place, "chunks could not be made durable");
         }
         let is_broken = self.broken().is_some();
-        // A reader may have found an altered chunk meanwhile.
+        // A reader may have dropped an altered chunk meanwhile.
         let is_whole = self.blob.is_complete();
         self.finished
             .store(is_whole || is_broken, Ordering::Release);

@@ -7,7 +7,7 @@ use forerun_io::Unpoisoned;
 
 use crate::RemoteError;
 
-/// The outcome of one chunk, shared by all readers that wait for it. Settled once.
+/// The outcome of one chunk, shared by all readers that wait for it. It is set once.
 #[derive(Debug, Default)]
 pub struct Pending {
     outcome: Mutex<Option<Result<(), RemoteError>>>,
@@ -23,7 +23,6 @@ impl Pending {
         self.settled.notify_all();
     }
 
-    /// Waits for the outcome until `deadline`; `None` if there is none by then.
     pub fn wait(&self, deadline: Instant) -> Option<Result<(), RemoteError>> {
         let slot = self.outcome.lock().unpoisoned();
         let left = deadline.saturating_duration_since(Instant::now());
@@ -35,7 +34,6 @@ impl Pending {
     }
 }
 
-/// Wakes the readers of a chunk, if any, with its outcome.
 pub fn settle(pending: Option<Arc<Pending>>, outcome: Result<(), RemoteError>) {
     if let Some(pending) = pending {
         pending.settle(outcome);

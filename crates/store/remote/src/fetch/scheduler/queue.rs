@@ -1,8 +1,8 @@
 //! The queue of wanted chunks: their order, and which of them one request fetches.
 //!
-//! Pure bookkeeping, without time and network, so that order and merging can be tested. A chunk has a slot
-//! from the moment a reader wants it, or a request for it starts, until it lands or fails. Readahead and
-//! background chunks are kept as ranges.
+//! This is pure bookkeeping, without time and network, so that tests can check order and merging. A
+//! chunk has a slot from the moment a reader wants it, or a request for it starts, until it arrives
+//! or fails. Readahead and background chunks are stored as ranges.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -17,19 +17,17 @@ use crate::{RemoteError, Result};
 /// Stream number of hints, which belong to no reader.
 pub const HINTED: u64 = 0;
 
-/// Why chunks are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     Demand,
-    /// A reader is expected to need them.
+    /// Readahead: a reader will probably need them.
     Ahead,
     /// An access list names them.
     Listed,
-    /// The whole image is wanted.
+    /// The whole image is fetched.
     Background,
 }
 
-/// Chunks to fetch in one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     pub chunks: Range<u64>,
@@ -48,15 +46,14 @@ struct Ahead {
     chunks: Range<u64>,
 }
 
-/// The queue's view of the image.
+/// The state of the image, as the queue needs it.
 pub trait View {
     /// Returns the runs of `chunks` that are known to be present.
     fn present(&self, chunks: Range<u64>) -> Vec<Range<u64>>;
-    /// Returns the chunk at which a request from `chunk` on must end.
+    /// Returns the chunk before which a request that starts at `chunk` must end.
     fn part_end(&self, chunk: u64) -> u64;
 }
 
-/// The queue of one image.
 #[derive(Debug)]
 pub struct Queue {
     chunk_len: u64,
@@ -67,11 +64,11 @@ pub struct Queue {
     listed: VecDeque<Range<u64>>,
     background: VecDeque<Range<u64>>,
     in_flight: usize,
-    /// Whether the whole image is wanted, so that failed chunks are queued again.
+    /// Whether the whole image is fetched, so that failed chunks are queued again.
     all: bool,
 }
 
-/// Lengths of the queues, in chunks, and the number of requests in flight.
+/// Lengths of the queues in chunks, and the number of requests in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     pub demand: u64,
@@ -81,8 +78,8 @@ pub struct Depth {
 }
 
 impl Queue {
-    /// Creates an empty queue. Readahead and background requests begin while fewer than `requests` are in
-    /// flight. Requests with waiting readers begin while fewer than twice as many are.
+    /// Creates an empty queue. Readahead and background requests start while fewer than `requests`
+    /// are in flight; requests with waiting readers start while fewer than twice as many are.
     pub fn new(chunk_len: u32, requests: usize) -> Self {
         Self {
             chunk_len: u64::from(chunk_len).max(1),
@@ -97,7 +94,7 @@ impl Queue {
         }
     }
 
-    /// Queues `chunk` for a reader. The reader waits for the returned handle.
+    /// Queues `chunk` for a reader, which waits for the returned handle.
     pub fn demand(&mut self, chunk: u64) -> Arc<Pending> {
         let slot = self.slots.entry(chunk).or_insert_with(|| {
             self.demand.push_back(chunk);
@@ -106,7 +103,6 @@ impl Queue {
         Arc::clone(slot.pending.get_or_insert_default())
     }
 
-    /// Queues `chunks` for readahead.
     pub fn ahead(&mut self, stream: u64, chunks: Range<u64>) {
         let most = AHEAD_BYTES_QUEUED / self.chunk_len;
         let chunks = chunks.start..chunks.end.min(chunks.start + most);
@@ -119,23 +115,21 @@ impl Queue {
         }
     }
 
-    /// Drops the readahead of `stream`, whose reader is gone.
+    /// Drops the queued readahead of `stream`.
     pub fn cancel(&mut self, stream: u64) {
         self.ahead.retain(|ahead| ahead.stream != stream);
     }
 
-    /// Queues chunks of an access list, in its order.
     pub fn listed(&mut self, runs: impl IntoIterator<Item = Range<u64>>) {
         self.listed.extend(runs);
     }
 
-    /// Queues `chunks` for the background.
     pub fn background(&mut self, chunks: Range<u64>) {
         self.all = true;
         self.background.push_back(chunks);
     }
 
-    /// Returns the next request, if one may begin now.
+    /// Returns the next request to start, or `None` if none may start now.
     pub fn next(&mut self, view: &dyn View) -> Option<Job> {
         let job = self.next_demand(view).or_else(|| self.next_other(view))?;
         for chunk in job.chunks.clone() {
@@ -200,7 +194,7 @@ impl Queue {
                 return job;
             }
         }
-        // Background requests leave room on the link for chunks that a reader may ask for.
+        // Background requests leave bandwidth for chunks that a reader may request.
         if self.in_flight > self.requests / 2 {
             return None;
         }
@@ -216,7 +210,8 @@ impl Queue {
         None
     }
 
-    /// Cuts from `chunks` the first run that is neither present nor in flight. Returns it and the rest.
+    /// Removes from `chunks` the first run that is neither present nor in flight. Returns the run
+    /// and the remaining chunks.
     fn cut(
         &self,
         chunks: Range<u64>,
@@ -224,7 +219,7 @@ impl Queue {
         view: &dyn View,
         class: Class,
     ) -> (Option<Job>, Range<u64>) {
-        /// Chunks looked at a time.
+        /// Number of chunks examined in one step.
         const STEP: u64 = 4096;
         let mut at = chunks.start;
         while at < chunks.end {
@@ -254,8 +249,8 @@ impl Queue {
         (None, chunks.end..chunks.end)
     }
 
-    /// Returns the run of chunks from `first` on that are wanted, missing and not in flight, up to `limit`
-    /// and the end of the part. `first` itself is not checked.
+    /// Returns the run of chunks from `first` on that are wanted, missing and not in flight, up to
+    /// `limit` and the end of the part. Does not check `first` itself.
     fn run(
         &self,
         first: u64,
@@ -272,7 +267,6 @@ impl Queue {
         first..end.unwrap_or(limit)
     }
 
-    /// Records that a chunk is present, and wakes its readers.
     pub fn landed(&mut self, chunk: u64) {
         settle(
             self.slots.remove(&chunk).and_then(|slot| slot.pending),
@@ -280,8 +274,8 @@ impl Queue {
         );
     }
 
-    /// Records that `chunks` are no longer in flight. Readers of chunks that did not land get `error`.
-    /// Without an error, chunks with waiting readers are queued again.
+    /// Records that `chunks` are no longer in flight. Readers of chunks that did not arrive get
+    /// `error`. Without an error, chunks with waiting readers are queued again.
     pub fn failed(&mut self, chunks: Range<u64>, error: Option<&RemoteError>) {
         for chunk in chunks {
             let Some(slot) = self.slots.get_mut(&chunk).filter(|slot| slot.flying) else {
@@ -300,7 +294,7 @@ impl Queue {
         }
     }
 
-    /// Returns whether to queue the chunks of a failed request of `class` again.
+    /// Returns whether failed chunks of a request of `class` are queued again.
     pub fn keeps(&self, class: Class) -> bool {
         self.all || class == Class::Listed
     }
@@ -313,12 +307,10 @@ impl Queue {
         }
     }
 
-    /// Records that a request ended, with or without success.
     pub const fn ended(&mut self) {
         self.in_flight -= 1;
     }
 
-    /// Fails everything in the queue with `error`.
     pub fn close(&mut self, error: &RemoteError) {
         for (_, slot) in self.slots.drain() {
             settle(slot.pending, Err(error.clone()));
@@ -329,7 +321,6 @@ impl Queue {
         self.background.clear();
     }
 
-    /// Returns the lengths of the queues.
     pub fn depth(&self) -> Depth {
         Depth {
             demand: u64_from(self.demand.len()),

@@ -1,4 +1,4 @@
-//! Order, merging and bounds of the queue.
+//! Tests of the queue: order, merging and limits.
 #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
 
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::*;
 
 const K: u64 = 1 << 10;
 
-/// An image with some present chunks, and parts of a fixed number of chunks.
+/// An image with some present chunks, in parts of a fixed number of chunks.
 struct Image {
     here: Vec<Range<u64>>,
     part: u64,
@@ -33,7 +33,8 @@ const EMPTY: Image = Image {
     part: 1 << 40,
 };
 
-/// Creates a queue with chunks of 64 KiB. A demand request has 16 of them, readahead 32, the background 64.
+/// Creates a queue with chunks of 64 KiB. A demand request has at most 16 of them, readahead 32,
+/// background 64.
 fn queue(requests: usize) -> Queue {
     Queue::new(64 << 10, requests)
 }
@@ -55,7 +56,7 @@ fn demand_comes_before_readahead_before_lists_before_the_rest() {
     queue.demand(701);
     assert_eq!(job(&mut queue, &EMPTY), Some((701..702, Class::Demand)));
     assert_eq!(job(&mut queue, &EMPTY), Some((400..401, Class::Listed)));
-    // Five are in flight: more than half of what may be, so the background waits.
+    // Five requests are in flight, more than half of the limit, so the background waits.
     assert_eq!(job(&mut queue, &EMPTY), None);
     queue.ended();
     assert_eq!(job(&mut queue, &EMPTY), Some((0..64, Class::Background)));
@@ -90,7 +91,7 @@ fn what_is_here_or_on_its_way_is_not_asked_for() {
     queue.background(0..9010);
     assert_eq!(job(&mut queue, &image), Some((0..3, Class::Background)));
     assert!(early.wait(Instant::now()).unwrap().is_ok());
-    // Requests end where parts do.
+    // A request ends at the end of a part.
     assert_eq!(job(&mut queue, &image), Some((5..10, Class::Background)));
     queue.demand(7);
     assert_eq!(job(&mut queue, &image), Some((10..20, Class::Background)));
@@ -125,7 +126,7 @@ fn readers_hear_of_their_chunk_alone() {
     queue.ended();
     assert!(waiting[1].wait(Instant::now()).unwrap().is_err());
     assert!(waiting[2].wait(Instant::now()).unwrap().is_err());
-    // A chunk that failed can be asked for again.
+    // A failed chunk can be requested again.
     queue.demand(1);
     assert_eq!(job(&mut queue, &EMPTY), Some((1..2, Class::Demand)));
 }
@@ -139,7 +140,7 @@ fn chunks_that_others_gave_up_are_asked_for_again_while_a_reader_waits() {
     queue.failed(1..4, None);
     queue.ended();
     assert!(waiting.wait(Instant::now()).is_none());
-    // The others are still queued for readahead, and are merged into the request.
+    // The others are still queued for readahead and are merged into the request.
     assert_eq!(job(&mut queue, &EMPTY), Some((1..4, Class::Demand)));
 }
 

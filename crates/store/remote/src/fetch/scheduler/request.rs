@@ -1,5 +1,5 @@
-//! One request in flight: claims chunks, copies those that other images have, fetches the others, stores
-//! and reports them.
+//! One request in flight. Claims chunks, copies those that other images have, fetches and stores
+//! the others, and reports them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::fetch::tuning::{BACKGROUND_PAUSE, FIRST_LOOK, LONGEST_LOOK, TABLE_TRI
 use crate::fetch::{ChunkOutcome, Fetcher};
 use crate::{RemoteError, Result};
 
-/// Chunks in flight. However the request ends, dropping this notifies the readers.
+/// Chunks in flight. Dropping it notifies the readers, however the request ends.
 struct Flight {
     shared: Arc<Shared>,
     runs: Vec<Range<u64>>,
     class: Class,
-    /// Whether it counts against the limit of requests in flight.
+    /// Whether the request counts towards the limit of requests in flight.
     counted: bool,
     outcome: Option<RemoteError>,
-    /// Whether to queue chunks again that did not arrive.
+    /// Whether chunks that did not arrive are queued again.
     again: bool,
 }
 
@@ -49,7 +49,7 @@ impl Drop for Flight {
     }
 }
 
-/// Gets the chunks of `job` from the cache, another process or a server.
+/// Obtains the chunks of `job` from the cache, another process or a server.
 pub(super) async fn run(shared: Arc<Shared>, job: Job) {
     let mut flight = Flight {
         shared: Arc::clone(&shared),
@@ -61,7 +61,7 @@ pub(super) async fn run(shared: Arc<Shared>, job: Job) {
     };
     tracing::trace!(?job, "request");
     match get(&shared, &job, &mut flight).await {
-        // All chunks have landed. A reader that found one wrong may wait for it again, in another flight.
+        // All chunks have arrived. A reader that found one wrong may wait for it in another flight.
         Ok(()) => flight.runs.clear(),
         Err(error) => {
             tracing::debug!(%error, ?job, "chunks could not be fetched");
@@ -76,7 +76,7 @@ async fn get(shared: &Arc<Shared>, job: &Job, flight: &mut Flight) -> Result<()>
         return Err(shared.gone());
     };
     let (claim, mine) = claim(shared, job.chunks.clone()).await?;
-    // The other chunks are present, or another process has claimed them.
+    // The other chunks are present or claimed by another process.
     flight.runs = mine.clone();
     for run in claim.busy() {
         let flight = Flight {
@@ -95,14 +95,13 @@ async fn get(shared: &Arc<Shared>, job: &Job, flight: &mut Flight) -> Result<()>
     result
 }
 
-/// Fetches and stores `runs`.
 async fn fetch(
     shared: &Arc<Shared>,
     fetcher: &Fetcher,
     runs: impl IntoIterator<Item = Range<u64>> + Send,
 ) -> Result<()> {
     let size = u64::from(shared.blob.geometry().chunk_size());
-    // Collected, because a task cannot hold this iterator.
+    // A task cannot hold this iterator.
     let runs: Vec<_> = runs.into_iter().collect();
     for run in runs {
         shared.warm_table(run.start);
@@ -113,8 +112,8 @@ async fn fetch(
     Ok(())
 }
 
-/// Claims the missing chunks of `chunks`, and copies those that other images have. Reports present chunks,
-/// and returns the claim with the runs to fetch.
+/// Claims the missing chunks of `chunks`, and copies those that other images have. Reports present
+/// chunks. Returns the claim and the runs to fetch.
 async fn claim(shared: &Arc<Shared>, chunks: Range<u64>) -> Result<(Claim, Vec<Range<u64>>)> {
     let this = Arc::clone(shared);
     let work = move || -> forerun_cache::Result<_> {
@@ -151,7 +150,7 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
     let this = Arc::clone(&shared);
     let work = move || {
         store(&this.blob, chunk, &bytes)?;
-        // The verdict drops chunks that were stored before it.
+        // The failed verification has dropped only the chunks stored before it.
         if this.broken().is_some() {
             let run = chunk..chunk + 1;
             this.drop_part(&this.blob.geometry().bytes_of(&run));
@@ -173,7 +172,7 @@ async fn take(shared: Arc<Shared>, chunk: u64, bytes: Vec<u8>) -> ChunkOutcome {
 fn store(blob: &CachedBlob, chunk: u64, bytes: &[u8]) -> forerun_cache::Result<()> {
     let mut result = blob.store(chunk, bytes);
     for _ in 1..TABLE_TRIES {
-        // A second read of the table comes from another mirror.
+        // The second read of the table goes to another mirror.
         if !matches!(result, Err(CacheError::WrongTable { .. })) {
             break;
         }
@@ -182,8 +181,8 @@ fn store(blob: &CachedBlob, chunk: u64, bytes: &[u8]) -> forerun_cache::Result<(
     result
 }
 
-/// Waits for chunks that another process fetches. Chunks whose claim that process releases are queued again.
-/// If it stalls and keeps the claim, this process fetches them.
+/// Waits for chunks that another process fetches. If that process releases its claim, the chunks
+/// are queued again. If it stalls with the claim, this process fetches them.
 async fn elsewhere(mut flight: Flight) {
     let shared = Arc::clone(&flight.shared);
     let mut pause = FIRST_LOOK;
@@ -205,7 +204,7 @@ async fn elsewhere(mut flight: Flight) {
             Ok(Ok(Waited::Present)) => {
                 shared.queue().landed(first);
                 first += 1;
-                // The chunk has landed: a reader that asks for it again waits for another flight.
+                // The chunk has arrived. A reader that requests it again waits for another flight.
                 if let Some(run) = flight.runs.first_mut() {
                     run.start = first;
                 }
@@ -240,7 +239,6 @@ async fn elsewhere(mut flight: Flight) {
 }
 
 impl Shared {
-    /// Queues `chunks` again after a while.
     fn later(self: &Arc<Self>, class: Class, chunks: Range<u64>) {
         let shared = Arc::clone(self);
         drop(self.runtime.spawn(async move {
@@ -251,13 +249,13 @@ impl Shared {
         }));
     }
 
-    /// Returns whether chunks may be copied from other images. That needs a table to identify them.
+    /// Returns whether chunks may be copied from other images. A table is needed to identify them.
     fn adopts(&self) -> bool {
         self.blob.table().is_some()
     }
 
-    /// Prefetches the part of the table that `chunk` needs, and the next part if `chunk` is close to it, so
-    /// that chunks need not wait for the table.
+    /// Prefetches the part of the table that `chunk` needs, and the next part if `chunk` is close
+    /// to it, so that chunks need not wait for the table.
     pub(super) fn warm_table(&self, chunk: u64) {
         let Some(table) = self.blob.table().cloned() else {
             return;
@@ -267,7 +265,7 @@ impl Shared {
         let ahead = chunk + arity / 4;
         let last = geometry.chunks() - 1;
         drop(self.runtime.spawn_blocking(move || {
-            // The caller that needs the digest gets the error.
+            // A caller that needs the digest gets the error.
             let _warmed = table.digest(chunk.min(last));
             if ahead / arity != chunk / arity && ahead <= last {
                 let _warmed = table.digest(ahead);

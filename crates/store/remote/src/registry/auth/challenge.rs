@@ -1,30 +1,30 @@
 //! The `WWW-Authenticate` header: the authentication that a server asks for.
 //!
-//! RFC 9110, section 11: the header is a list of challenges, each with a scheme and parameters. Commas
-//! separate both. Only `Bearer` (with realm, service, scope) and `Basic` are supported; others are skipped.
+//! By RFC 9110, section 11, the header is a list of challenges, each with a scheme and parameters.
+//! Commas separate both challenges and parameters. Only `Bearer` (with realm, service, scope) and
+//! `Basic` are supported; others are skipped.
 
 use crate::http::parameter;
 
-/// Longest header that is parsed.
+/// Length limit of a header, in bytes.
 const MAX_HEADER: usize = 8 * 1024;
 
-/// The authentication that a server asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Challenge {
-    /// The server wants user and password with each request.
+    /// The server requires user and password with each request.
     Basic,
-    /// The server wants a token from the server at `realm`.
+    /// The server requires a token from the server at `realm`.
     Bearer {
         /// URL of the token server, unchecked.
         realm: String,
-        /// The service of the token.
         service: Option<String>,
-        /// The access that the token must allow. forerun requests the access that it needs instead.
+        /// The access that the token must allow. Forerun ignores it and requests the access that it
+        /// needs.
         scope: Option<String>,
     },
 }
 
-/// Returns the challenge in `header` to answer. Prefers tokens to passwords.
+/// Returns the challenge to answer. Prefers tokens to passwords.
 pub fn parse(header: &str) -> Option<Challenge> {
     if header.len() > MAX_HEADER {
         return None;
@@ -53,7 +53,7 @@ pub fn parse(header: &str) -> Option<Challenge> {
 
 type Parameters = Vec<(String, String)>;
 
-/// Splits a header into challenges. A word without a following `=` begins the next challenge.
+/// Splits a header into challenges. A word without a following `=` starts a new challenge.
 fn challenges(header: &str) -> Vec<(String, Parameters)> {
     let mut found: Vec<(String, Parameters)> = Vec::new();
     let mut rest = header;

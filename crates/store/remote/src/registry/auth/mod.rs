@@ -1,8 +1,8 @@
 //! The `Authorization` header: obtained when a registry asks for it, kept until it expires.
 //!
-//! There is one entry per registry, repository and kind of access. While one request obtains a token, other
-//! requests of the same entry wait for it. Only challenges of the registry itself are answered;
-//! [`realm`](super::realm) decides which other servers may see its credentials.
+//! There is one entry per registry, repository and kind of access. While one request obtains a
+//! token, other requests of the same entry wait for it. Only challenges of the registry itself are
+//! answered; [`realm`](super::realm) decides which other servers may see its credentials.
 
 pub mod challenge;
 mod realm;
@@ -26,7 +26,6 @@ use crate::{RemoteError, Result};
 
 use challenge::Challenge;
 
-/// The access that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     Pull,
@@ -35,7 +34,6 @@ pub enum Access {
 
 type Key = (Site, String, Access);
 
-/// The headers obtained so far.
 #[derive(Debug)]
 pub struct Auth {
     client: reqwest::Client,
@@ -45,21 +43,19 @@ pub struct Auth {
 
 #[derive(Debug, Default)]
 struct AuthSlot {
-    /// The last challenge of the registry.
+    /// The registry's most recent challenge.
     challenge: Option<Challenge>,
-    /// The header that answers it.
     granted: Option<Granted>,
 }
 
-/// A header and its time of expiry.
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub header: HeaderValue,
-    /// Time from which the header is renewed before it is sent. Without a time, it is renewed only after a
-    /// refusal.
+    /// From then on, the header is renewed before it is sent. `None` means that it is renewed only
+    /// after a refusal.
     pub until: Option<Instant>,
-    /// Whether the header was obtained with a user's credentials. Otherwise it may be an anonymous token that every
-    /// user gets.
+    /// Whether the header was obtained with a user's credentials. Otherwise it may be an anonymous
+    /// token, which every user gets.
     pub by_credentials: bool,
 }
 
@@ -78,12 +74,12 @@ impl Auth {
         }
     }
 
-    /// Forgets everything, so that credentials are read again.
+    /// Forgets all headers, so that credentials are read again.
     pub fn forget(&self) {
         self.slots.lock().unpoisoned().clear();
     }
 
-    /// Returns the header to send to `endpoint` before it asks for one.
+    /// Returns the known header for `endpoint`, to be sent before the registry asks for one.
     pub async fn header(&self, endpoint: &Endpoint, access: Access) -> Result<Option<HeaderValue>> {
         let slot = self.slot(endpoint, access);
         let mut slot = slot.lock().await;
@@ -99,8 +95,8 @@ impl Auth {
         }
     }
 
-    /// Returns the header to send after `endpoint` refused `sent` with `asked` in its `WWW-Authenticate`
-    /// headers.
+    /// Returns the header to send after `endpoint` refused `sent`. `asked` are the refusal's
+    /// `WWW-Authenticate` headers.
     pub async fn answer(
         &self,
         endpoint: &Endpoint,
@@ -122,7 +118,7 @@ impl Auth {
         self.obtain(&mut slot, challenge, endpoint, access).await
     }
 
-    /// Returns whether requests to `endpoint` are made for an account of the user.
+    /// Returns whether requests to `endpoint` use an account of the user.
     pub async fn has_credentials(&self, endpoint: &Endpoint, access: Access) -> bool {
         let slot = self.slot(endpoint, access);
         let slot = slot.lock().await;
@@ -178,10 +174,11 @@ impl Auth {
         let files = self.options.auth_files.clone();
         let (registry, repository) = (endpoint.credentials_of.clone(), endpoint.repository.clone());
         let (sender, found) = tokio::sync::oneshot::channel();
-        // This needs its own thread: all blocking threads of the runtime may be waiting for this answer.
+        // This needs its own thread: all blocking threads of the runtime may be waiting for this
+        // result.
         let started = threads::spawn("credentials", move || {
             let files = files.unwrap_or_else(docker_config::usual_files);
-            // The receiver is gone if the request was given up.
+            // The receiver is gone if the request was cancelled.
             let _ = sender.send(docker_config::find(&files, &registry, &repository));
         });
         if let Err(error) = started {
@@ -207,12 +204,10 @@ fn denied(endpoint: &Endpoint, has_credentials: bool) -> RemoteError {
     }
 }
 
-/// Returns `Bearer TOKEN`, if the token is valid in a header.
 pub fn bearer(token: &str) -> Option<HeaderValue> {
     sensitive(&format!("Bearer {token}"))
 }
 
-/// Returns `Basic` with user and password in base64.
 pub fn basic(user: &str, password: &str) -> Option<HeaderValue> {
     sensitive(&format!(
         "Basic {}",

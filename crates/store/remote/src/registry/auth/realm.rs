@@ -1,9 +1,10 @@
-//! Whether a token server may see the credentials of the registry that named it.
+//! Decides whether a token server may see the credentials of the registry that named it.
 //!
-//! A registry, or an attacker in its place, can name any token server. Sending credentials to any of them was
-//! CVE-2020-15157. Credentials go to the registry's own host, to its parent and child domains, to the known
-//! token server of Docker Hub, and to hosts that the user named. Other token servers are asked without
-//! credentials. A token server without TLS is never asked on behalf of a registry with TLS.
+//! A registry, or an attacker in its place, can name any token server. Sending credentials to any
+//! of them was CVE-2020-15157. Credentials go only to the registry's own host, its parent and child
+//! domains, Docker Hub's known token server, and hosts that the user named. Other token servers are
+//! contacted without credentials. A token server without TLS is never contacted for a registry with
+//! TLS.
 
 use url::Url;
 
@@ -11,21 +12,19 @@ use crate::http::site::Site;
 use crate::options::registry::RegistryOptions;
 use crate::registry::endpoint::Endpoint;
 
-/// Docker Hub's registry and token server, which are siblings.
+/// Docker Hub's registry and token server, which are sibling domains.
 const DOCKER_HUB: (&str, &str) = ("registry-1.docker.io", "auth.docker.io");
 
-/// How a token server may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It may get the credentials.
+    /// It may receive the credentials.
     Credentials,
-    /// It may be asked for a token without credentials.
+    /// It may be contacted without credentials.
     Anonymous,
-    /// It must not be asked.
+    /// It must not be contacted.
     Never,
 }
 
-/// Returns how the token server at `realm` may be used on behalf of `endpoint`.
 pub fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions) -> Trust {
     let Some(site) = Site::of(realm) else {
         return Trust::Never;
@@ -62,7 +61,7 @@ pub fn trust(realm: &Url, endpoint: &Endpoint, options: &RegistryOptions) -> Tru
     }
 }
 
-/// Returns whether `host` is below `domain`, and `domain` is not a top-level domain.
+/// Returns whether `host` is a subdomain of `domain`, and `domain` is not a top-level domain.
 fn is_below(host: &str, domain: &str) -> bool {
     domain.contains('.')
         && domain.parse::<std::net::IpAddr>().is_err()

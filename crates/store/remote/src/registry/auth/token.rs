@@ -19,23 +19,19 @@ use crate::registry::endpoint::Endpoint;
 use crate::registry::wire;
 use crate::{RemoteError, Result, place_of};
 
-/// Longest answer of a token server that is read.
+/// Longest accepted answer of a token server, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
-/// Lifetime of a token in seconds if the server does not give one: the specification's default.
+/// Lifetime of a token in seconds, if the server gives none. This is the specification's default.
 const USUAL_LIFE: u64 = 60;
-/// Upper bound on a lifetime, in seconds; longer ones are cut.
+/// Longer lifetimes are reduced to this many seconds.
 const MAX_LIFE: u64 = 24 * 60 * 60;
-/// The name that forerun gives to token servers.
 const CLIENT_ID: &str = "forerun";
 
-/// The token to request.
 pub struct Wanted<'a> {
     pub endpoint: &'a Endpoint,
-    /// The token server, as the registry names it.
+    /// The token server, as the registry named it.
     pub realm: String,
-    /// The service, as the registry names it.
     pub service: Option<String>,
-    /// The requested access.
     pub scope: String,
 }
 
@@ -46,7 +42,7 @@ struct TokenAnswer {
     expires_in: Option<u64>,
 }
 
-/// Obtains a token. Sends `credentials` if the token server may get them.
+/// Obtains a token. Sends `credentials` if the token server may receive them.
 pub async fn fetch(
     client: &reqwest::Client,
     options: &RegistryOptions,
@@ -86,8 +82,8 @@ pub async fn fetch(
     })
 }
 
-/// Checks the realm. Returns its URL, the credentials that it may get, and whether credentials are withheld
-/// from it.
+/// Checks the realm. Returns its URL, the credentials that it may receive, and whether credentials
+/// are withheld from it.
 fn checked(
     options: &RegistryOptions,
     wanted: &Wanted<'_>,
@@ -159,7 +155,7 @@ fn granted(answer: &[u8], asked_at: Instant, by_credentials: bool) -> Option<Gra
         .or(answer.access_token)
         .filter(|token| !token.is_empty())?;
     let life = answer.expires_in.unwrap_or(USUAL_LIFE).min(MAX_LIFE);
-    // Renewed before it expires: a request in flight must not outlive it.
+    // A token is renewed before it expires, so that a request in flight does not outlive it.
     let life =
         Duration::from_secs(life) - Duration::from_secs(life / 10).min(Duration::from_secs(30));
     Some(Granted {

@@ -1,6 +1,6 @@
 //! Lists of artifacts that refer to a manifest. Registries return them in pages.
 //!
-//! The header `Link` leads from a page to the next one. A list is read to its end, within limits, and only at
+//! The `Link` header gives the next page. A list is read to its end, within limits, and only from
 //! the server of the first page, because the registry's credentials go with each request.
 
 use std::collections::HashSet;
@@ -18,12 +18,10 @@ use crate::registry::endpoint::Endpoint;
 use crate::registry::read::{RawManifest, first_of};
 use crate::{RemoteError, Result};
 
-/// Most pages of a list.
 const MAX_PAGES: usize = 64;
-/// Most bytes of all pages of a list.
 const MAX_LIST: usize = 2 * MAX_MANIFEST;
 
-/// Returns the tag under which clients keep the list at registries without a referrers API.
+/// Returns the tag under which clients keep the list on registries without a referrers API.
 pub fn fallback_tag(subject: &Digest) -> String {
     subject.to_string().replacen(':', "-", 1)
 }
@@ -61,11 +59,8 @@ fn refused(page: &RawManifest, reason: &str) -> RemoteError {
 }
 
 impl Registry {
-    /// Returns the newest artifact of this type that refers to the manifest `subject`, according to the list.
-    ///
-    /// # Errors
-    /// Errors of the registry; [`RemoteError::Refused`] for a list that is malformed, does not end, or
-    /// continues at another server.
+    /// Returns the newest artifact of this type in the list of artifacts that refer to the manifest
+    /// `subject`. Refuses a list that is malformed, does not end, or continues on another server.
     pub async fn newest_entry(
         &self,
         endpoints: &[Arc<Endpoint>],
@@ -81,7 +76,7 @@ impl Registry {
                 .await
         });
         match listed.await {
-            // Registries without a referrers API have no such address.
+            // Registries without a referrers API do not have this address.
             Err(RemoteError::NotFound { .. } | RemoteError::Refused { .. })
                 if !is_listed.load(Ordering::Relaxed) => {}
             outcome => return outcome,
@@ -99,7 +94,7 @@ impl Registry {
         Ok(newest.entry)
     }
 
-    /// Reads the pages of a list. The first page has been read already.
+    /// Reads the pages of a list after the first one.
     async fn newest_of_pages(
         &self,
         endpoint: &Endpoint,
@@ -139,14 +134,13 @@ impl Registry {
     }
 }
 
-/// Returns the address of the next page.
 fn next_page(endpoint: &Endpoint, page: &RawManifest) -> Result<Option<Url>> {
     let Some(next) = page.next.as_deref() else {
         return Ok(None);
     };
     let url = page.url.join(next);
     let mut url = url.map_err(|_| refused(page, "the next page of it has no URL"))?;
-    // Pages that differ only in the fragment are the same page.
+    // Addresses that differ only in the fragment are the same page.
     url.set_fragment(None);
     let has_credentials = !url.username().is_empty() || url.password().is_some();
     if has_credentials || Site::of(&url).as_ref() != Some(&endpoint.site) {

@@ -1,7 +1,8 @@
 //! Referrers: artifacts beside a container image that name its manifest as their subject (OCI 1.1).
 //!
-//! A registry with the referrers API lists them itself. At other registries, the pushing program keeps the
-//! list as an index under the tag `sha256-...`; entries of other programs stay in it.
+//! A registry with the referrers API lists them itself. On other registries, the program that
+//! pushes keeps the list as an index under the tag `sha256-...`; entries of other programs stay in
+//! it.
 
 mod list;
 
@@ -31,13 +32,11 @@ const MAX_BLOB: u64 = 64 << 20;
 /// The annotation with the creation time of an artifact.
 const CREATED: &str = "org.opencontainers.image.created";
 
-/// The manifest that an artifact refers to.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub manifest: Bytes,
 }
 
-/// A blob of an artifact: media type and bytes.
 pub type TypedBlob = (&'static str, Bytes);
 
 #[derive(Deserialize)]
@@ -63,11 +62,9 @@ impl Subject {
 }
 
 impl Registry {
-    /// Finds the blobs of the newest artifact of this type that refers to the manifest `subject`. Returns
-    /// those of the media types `wanted`, in that order; none if there is no such artifact.
-    ///
-    /// # Errors
-    /// Errors of the registry; [`RemoteError::Refused`] for a malformed artifact.
+    /// Finds the blobs of the newest artifact of this type that refers to the manifest `subject`.
+    /// Returns the blobs of the media types `wanted`, in that order, or none if there is no such
+    /// artifact.
     pub async fn referrer(
         self: &Arc<Self>,
         name: &ImageName,
@@ -100,10 +97,6 @@ impl Registry {
         }
     }
 
-    /// Reads a blob that [`referrer`](Self::referrer) found.
-    ///
-    /// # Errors
-    /// Errors of the registry; [`RemoteError::WrongDigest`].
     pub async fn referrer_blob(
         self: &Arc<Self>,
         name: &ImageName,
@@ -113,11 +106,8 @@ impl Registry {
         self.small_blob(&endpoints, blob, limit(blob)).await
     }
 
-    /// Reads the newest SOCI index that refers to the manifest `subject`. Returns its tables of contents by
-    /// layer; none if there is no such index.
-    ///
-    /// # Errors
-    /// Those of [`referrer`](Self::referrer).
+    /// Reads the newest SOCI index that refers to the manifest `subject`. Returns its tables of
+    /// contents by layer, or none if there is no such index.
     pub async fn soci_referrer(
         self: &Arc<Self>,
         name: &ImageName,
@@ -138,7 +128,8 @@ impl Registry {
         })
     }
 
-    /// Reads the manifest of the newest artifact of this type that refers to the manifest `subject`.
+    /// Reads the manifest of the newest artifact of this type that refers to the manifest
+    /// `subject`.
     async fn newest_referrer(
         &self,
         endpoints: &[Arc<Endpoint>],
@@ -173,8 +164,8 @@ struct PushedArtifact<'a> {
 }
 
 impl Repository {
-    /// Stores an artifact with these blobs that refers to `subject`. It replaces the artifact of this type
-    /// that was pushed before. Returns its digest.
+    /// Stores an artifact with these blobs that refers to `subject`. Replaces an earlier artifact
+    /// of this type. Returns its digest.
     pub async fn put_referrer(
         &self,
         subject: &Subject,
@@ -200,7 +191,7 @@ impl Repository {
             subject: subject.descriptor(),
             annotations: annotations.clone(),
         };
-        // Fails only for keys that are not text; there are none here.
+        // Only keys that are not text make this fail, and there are none.
         let bytes = Bytes::from(serde_json::to_vec(&document).unwrap_or_default());
         let digest = Digest::of(&bytes);
         let is_listed = self
@@ -215,7 +206,7 @@ impl Repository {
         Ok(digest)
     }
 
-    /// Adds an artifact to the list, at a registry that does not keep the list itself.
+    /// Adds an artifact to the list on a registry without a referrers API.
     async fn list_referrer(&self, subject: &Digest, entry: Value) -> Result<()> {
         let tag = fallback_tag(subject);
         let known = match self.read_manifest(&tag).await {
@@ -239,8 +230,8 @@ impl Repository {
     }
 }
 
-/// Returns the list with a new artifact in place of those of the same type; `None` if the list is not an
-/// index.
+/// Returns the list with a new artifact in place of those of the same type, or `None` if the list
+/// is not an index.
 fn with_referrer(known: Option<&[u8]>, entry: Value) -> Option<Vec<u8>> {
     let mut index: Map<String, Value> = match known {
         Some(known) => serde_json::from_slice(known).ok()?,

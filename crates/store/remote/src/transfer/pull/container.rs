@@ -1,7 +1,9 @@
-//! Fetches a container image into an OCI image layout: a directory with blobs by digest, and an index of names.
+//! Fetches a container image into an OCI image layout: a directory with blobs by digest, and an
+//! index of names.
 //!
-//! Blobs are written first and the index last, so that a layout never names a missing blob. Documents of
-//! Docker's types are stored with the equivalent OCI types, because tools that read layouts know no others.
+//! Blobs are written first and the index last, so that a layout never names a missing blob.
+//! Documents of Docker's types are stored with the equivalent OCI types, because tools that read
+//! layouts accept no others.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
@@ -18,17 +20,16 @@ use crate::registry::FoundContainer;
 use crate::transfer::pull::{Progress, PullOptions, Pulled};
 use crate::{Identity, Layout, RemoteError, Result};
 
-/// The file that marks a directory as a layout, and its contents.
+/// The file that marks a directory as a layout.
 const MARK: &str = "oci-layout";
 const VERSION: &str = "{\"imageLayoutVersion\":\"1.0.0\"}";
 const INDEX: &str = "index.json";
 const BLOBS: &str = "blobs/sha256";
 /// The annotation with the name of an image.
 const NAME: &str = "org.opencontainers.image.ref.name";
-/// Longest index that is changed.
+/// Longest existing index that can be extended.
 const MAX_INDEX: u64 = 4 << 20;
 
-/// Docker's types and the equivalent OCI types.
 const TYPES: [(&str, &str); 4] = [
     (media::DOCKER_MANIFEST, media::OCI_MANIFEST),
     (media::DOCKER_CONFIG, media::OCI_CONFIG),
@@ -42,11 +43,8 @@ const TYPES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Fetches `image`, with the configuration `config` and the name `name`, into the layout at `dir`. Other
-/// images in the layout stay.
-///
-/// # Errors
-/// Those of [`pull`](super::pull); [`RemoteError::Refused`] for a directory that is not a layout.
+/// Fetches `image`, with the configuration `config` and the name `name`, into the layout at `dir`.
+/// Other images in the layout stay. Refuses a directory that is not a layout.
 pub(crate) fn pull(
     (image, config): (&FoundContainer, &[u8]),
     name: &ImageName,
@@ -64,7 +62,7 @@ pub(crate) fn pull(
         transferred: 0,
     };
     let mut of_layer = options.clone();
-    // A blob with these bytes stays. Another file of that name is damaged.
+    // A blob with the right bytes stays. A different file of that name is damaged and is replaced.
     of_layer.overwrite = true;
     for layer in &image.layers {
         let Identity::Blob(digest) = layer.identity else {
@@ -92,7 +90,6 @@ pub(crate) fn pull(
     })
 }
 
-/// Creates the missing directories of a layout.
 fn prepare(dir: &Path) -> Result<()> {
     let failed = |error: io::Error| refused(dir, error.to_string());
     let mark = dir.join(MARK);
@@ -135,7 +132,6 @@ fn fetch(
     }
 }
 
-/// Returns whether a file has these bytes.
 fn is_there(path: &Path, len: u64, digest: Digest) -> bool {
     let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
     let source = is_file.then(|| FileSource::open(path).ok()).flatten();
@@ -144,7 +140,6 @@ fn is_there(path: &Path, len: u64, digest: Digest) -> bool {
     })
 }
 
-/// Converts a manifest to OCI types.
 fn in_types_of_oci(manifest: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let mut value: Value = serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
     let mut is_changed = false;
@@ -172,7 +167,7 @@ fn in_types_of_oci(manifest: &[u8]) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the index of the layout with the image added. The image replaces one of the same name.
+/// Returns the layout's index with the image added. The image replaces one of the same name.
 fn index(dir: &Path, name: &ImageName, digest: Digest, len: usize) -> Result<Vec<u8>> {
     let path = dir.join(INDEX);
     let mut index = match path.symlink_metadata() {
@@ -209,7 +204,8 @@ fn index(dir: &Path, name: &ImageName, digest: Digest, len: usize) -> Result<Vec
     serde_json::to_vec(&index).map_err(|error| refused(&path, error.to_string()))
 }
 
-/// Writes a file, which gets its name once it is complete and durable. A file with the same bytes stays.
+/// Writes a file, which gets its name once it is complete and durable. A file with the same bytes
+/// stays.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());

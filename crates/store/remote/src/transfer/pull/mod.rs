@@ -1,9 +1,9 @@
 //! Fetches a whole image into a file.
 //!
-//! Many pieces are in flight at once. Each chunk is verified against the table before it is written. Without
-//! a table, the whole image is compared with its digest at the end. The file appears under its name when it
-//! is complete and durable, never before. Chunks that an interrupted pull has left in `OUTPUT.part` are not
-//! fetched again (`partial.rs`). Chunks of zeros are left as holes.
+//! Many pieces are in flight at once. Each chunk is verified against the table before it is
+//! written. Without a table, the whole image is compared with its digest at the end. The file gets
+//! its name when it is complete and durable, never before. Chunks that an interrupted pull has left
+//! in `OUTPUT.part` are not fetched again (`partial.rs`). Chunks of zeros become holes.
 
 mod container;
 mod partial;
@@ -28,25 +28,23 @@ use partial::Partial;
 
 /// Bytes of one request, unless the part ends earlier.
 const PIECE: u64 = 4 << 20;
-/// Chunk size without a table: the bytes that are written at a time, and the most that an interrupted request
-/// loses.
+/// Chunk size without a table: the bytes written at a time, and the most that an interrupted
+/// request loses.
 const WRITE: u32 = forerun_cache::DEFAULT_CHUNK;
 /// Longest time between two reports of progress.
 const REPORT: Duration = Duration::from_millis(200);
 /// How often to fetch a table that does not match its root.
 const TABLE_ATTEMPTS: u32 = 3;
 
-/// Options of a pull.
 #[derive(Clone, Debug)]
 pub struct PullOptions {
     pub parallel: usize,
-    /// Longest time without a usable chunk.
+    /// Longest time between two usable chunks.
     pub timeout: Duration,
-    /// Longest time without a byte until a request is repeated.
+    /// Longest time without a byte before a request is repeated.
     pub stall: Duration,
     /// Number of consecutive retries without progress.
     pub retries: u32,
-    /// Whether to replace an existing file.
     pub overwrite: bool,
 }
 
@@ -62,10 +60,8 @@ impl Default for PullOptions {
     }
 }
 
-/// The result of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// Length of the file.
     pub len: u64,
     /// Whether the bytes were compared with a digest.
     pub verified: bool,
@@ -73,13 +69,8 @@ pub struct Pulled {
     pub is_container: bool,
 }
 
-/// Fetches the image of `layout` into the file `output`, and reports progress after every piece. Blocks, so
-/// it must not be called from a task of the runtime.
-///
-/// # Errors
-/// Errors of the requests, once all servers and retries are used up; [`RemoteError::WrongDigest`] for an
-/// image that does not have the named digest; [`RemoteError::Refused`] with the file's name if the file
-/// cannot be written.
+/// Fetches the image of `layout` into the file `output`, and reports progress after every piece.
+/// Blocks, so it must not be called from a task of the runtime.
 pub fn pull(
     layout: &Layout,
     output: &Path,
@@ -197,20 +188,20 @@ fn table(
         .map_err(|error| refused(error.to_string()))
 }
 
-/// Returns the range from the first of the runs to the last one.
+/// Returns the range from the start of the first run to the end of the last.
 fn hull(runs: &[Range<u64>]) -> Option<Range<u64>> {
     let (first, last) = (runs.first()?, runs.last()?);
     Some(first.start..last.end)
 }
 
-/// Cuts the missing runs into pieces, each for one request.
+/// Splits the missing runs into pieces, each for one request.
 fn pieces(missing: &[Range<u64>], geometry: Geometry) -> Vec<Range<u64>> {
     let step = (PIECE / u64::from(geometry.chunk_size())).max(1);
     let mut pieces = Vec::new();
     for run in missing {
         let mut at = run.start;
         while at < run.end {
-            // Pieces end at multiples of the step, so that they are the same in each pull.
+            // Pieces end at multiples of the step, so that every pull has the same pieces.
             let end = (at / step + 1) * step;
             let end = end.min(run.end);
             pieces.push(at..end);
@@ -244,7 +235,8 @@ async fn transfer(
         }
         let joined = tokio::time::timeout(REPORT, tasks.join_next()).await;
         let Ok(joined) = joined else {
-            // Pieces of servers without range requests are long, so they are reported while they arrive.
+            // Pieces of servers without range requests are long, so their progress is reported
+            // while they arrive.
             progress.done = progress.done.max(sink.blob.local_bytes());
             report(progress);
             continue;
@@ -261,13 +253,12 @@ async fn transfer(
     }
 }
 
-/// The progress that a piece makes, in bytes.
 struct Moved {
     done: u64,
     transferred: u64,
 }
 
-/// Fetches the chunks of a piece that are neither zeros nor elsewhere in the image.
+/// Fetches the chunks of a piece that are neither zeros nor present elsewhere in the image.
 async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Result<Moved> {
     let of_task = (Arc::clone(&sink), piece.clone());
     let adopting = tokio::task::spawn_blocking(move || {
@@ -281,7 +272,8 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
         .await
         .unwrap_or_else(|_| Ok(vec![piece.clone()]))
         .map_err(|error| sink.failure(&error))?;
-    // Each request costs the whole file, so there is one request for all runs. The sink skips present chunks.
+    // Each request costs the whole file, so one request fetches all runs. The sink skips present
+    // chunks.
     let missing = if fetcher.is_sent_whole() {
         hull(&missing).into_iter().collect()
     } else {
@@ -312,7 +304,6 @@ async fn fetch(fetcher: Arc<Fetcher>, sink: Arc<Sink>, piece: Range<u64>) -> Res
     })
 }
 
-/// The destination of chunks.
 struct Sink {
     /// The name of the output file.
     place: String,
@@ -343,7 +334,7 @@ impl Sink {
         }
     }
 
-    /// Converts an error of the file or of the table, which often could not be fetched.
+    /// Converts an error of the output file or of the table, which often could not be fetched.
     fn failure(&self, error: &CacheError) -> RemoteError {
         match (cache_error(error), error) {
             (RemoteError::Cache { reason, .. }, CacheError::Io { .. }) => self.unwritable(&reason),

@@ -2,8 +2,8 @@
 //!
 //! `OUTPUT.part` is a directory with a cache of this one image. Its data file becomes `OUTPUT` by a
 //! rename when it is complete, so nothing is copied. The cache protects it against crashes and torn
-//! writes: a chunk counts as present if it was recorded and its bytes, read again, match the table or
-//! the record. Data of another version is removed. One process at a time fills it.
+//! writes: a chunk counts as present if it was recorded and its bytes, read again, match the table
+//! or the record. Data of another version is removed. One process at a time fills the directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -19,13 +19,11 @@ use tempfile::TempPath;
 use crate::error::cache_error;
 use crate::{Layout, RemoteError, Result};
 
-/// How often another process may remove the directory between two steps of this one.
+/// How often the directory is created again because another process removed it meanwhile.
 const ATTEMPTS: u32 = 10;
 
-/// A partly fetched image.
 pub struct Partial {
     dir: PathBuf,
-    /// The output file.
     output: PathBuf,
     cache: Cache,
     blob: Arc<CachedBlob>,
@@ -33,7 +31,8 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Opens the partial image that an earlier pull of `layout` to `output` left, or creates an empty one.
+    /// Opens the partial image that an earlier pull of `layout` to `output` left, or creates an
+    /// empty one.
     pub fn open(
         layout: &Layout,
         output: &Path,
@@ -125,7 +124,7 @@ impl Partial {
         }
     }
 
-    /// Removes the directory, while it is locked.
+    /// Removes the directory while it is locked.
     fn remove(self) {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             tracing::warn!(%error, dir = %self.dir.display(), "could not be removed");
@@ -133,7 +132,8 @@ impl Partial {
     }
 }
 
-/// Creates the directory if needed, with a cache in it, and locks it. The inner error is one of the cache.
+/// Creates the directory if needed, with a cache in it, and locks it. The inner error is an error
+/// of the cache.
 fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheError>> {
     for _ in 0..ATTEMPTS {
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -143,10 +143,10 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
         if !fs::symlink_metadata(dir)?.is_dir() {
             return Err(io::Error::other("there is something else of this name"));
         }
-        // Old chunks are hashed again: they may be years old.
+        // Chunks from an earlier pull may be years old, so they are hashed again.
         let mut options = CacheOptions::default();
         options.recheck = true;
-        // Refuses a directory of another user, before anything in it is opened.
+        // Refuses another user's directory before anything in it is opened.
         let cache = match Cache::open(dir, options) {
             Ok(cache) => cache,
             Err(_) if !dir.exists() => continue,
@@ -166,7 +166,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // A process that was done may have removed the directory before this one had the lock.
+        // A process that finished may have removed the directory before this one got the lock.
         let ours = file.metadata()?.ino();
         if fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == ours) {
             return Ok(Ok((cache, file)));
@@ -175,7 +175,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
     Err(io::Error::other("other processes keep removing it"))
 }
 
-/// Returns the mode that a new file gets from the user's umask.
+/// Returns the mode of a new file under the user's umask.
 fn usual_mode(dir: &Path) -> io::Result<Permissions> {
     let probe = tempfile::Builder::new()
         .permissions(Permissions::from_mode(0o666))

@@ -1,4 +1,4 @@
-//! The configuration and the manifest as bytes. The same image always gives the same bytes.
+//! Builds the configuration and the manifest. The same image always gives the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::oci::artifact::ImageConfig;
 use crate::oci::media;
 
-/// The descriptor of a blob in a manifest.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BlobDescriptor {
@@ -59,6 +58,6 @@ pub(super) fn manifest(
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
-    // Fails only for keys that are not text and for writers that fail; there are none here.
+    // Only keys that are not text and failing writers make this fail, and there are none.
     serde_json::to_vec(value).unwrap_or_default()
 }

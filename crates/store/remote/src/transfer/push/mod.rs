@@ -1,10 +1,10 @@
 //! Stores an image in a registry: its chunk table, its parts, and the manifest that names them.
 //!
-//! The image is read once, and each part is hashed as it is read. A task sends the part, if the registry
-//! lacks it, while the next parts are read. The number of parts in flight bounds the memory. Parts are slices
-//! of the image at multiples of one length, so a part that did not change between versions has the same
-//! digest and is not sent again. The manifest is sent last; until then no client sees the image. The same
-//! image and options give the same manifest.
+//! The image is read once, and each part is hashed as it is read. A task sends the part, if the
+//! registry lacks it, while the next parts are read. The number of parts in flight bounds the
+//! memory. Parts start at multiples of one length, so a part that did not change between versions
+//! has the same digest and is not sent again. The manifest is sent last; until then no client sees
+//! the image. The same image and options give the same manifest.
 
 mod document;
 
@@ -29,19 +29,18 @@ use document::{descriptor, manifest};
 const PART: u64 = 4 << 20;
 /// Longest part. A part is in memory while it is sent.
 const MAX_PART: u64 = 1 << 30;
-/// Most bytes of parts in flight if memory is not scarce.
+/// Most bytes of parts in flight, unless less memory is available.
 const IN_FLIGHT: u64 = 128 << 20;
 
-/// Options of a push.
 #[derive(Clone, Debug)]
 pub struct PushOptions {
-    /// Length of a part. It is doubled until there are at most 4,096 parts, and rounded up to whole chunks.
+    /// Length of a part in bytes. It is rounded up to whole chunks, and doubled until there are at
+    /// most 4,096 parts.
     pub part_len: u64,
-    /// Bytes that are verified together; a power of two.
+    /// Bytes per digest of the table; a power of two.
     pub chunk_size: u32,
     /// Name of the image's format, for people.
     pub format: Option<String>,
-    /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
     pub parallel: usize,
 }
@@ -58,16 +57,14 @@ impl Default for PushOptions {
     }
 }
 
-/// The result of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// The name of the image with the digest of its manifest.
     pub name: ImageName,
     /// fs-verity digest of the image.
     pub root: Digest,
-    /// Length of the image.
     pub len: u64,
-    /// Length of the parts.
+    /// Length of each part except the last.
     pub part_len: u64,
     pub parts: u64,
     /// Number of parts that were sent. The registry had the others.
@@ -76,11 +73,8 @@ pub struct Pushed {
     pub uploaded_bytes: u64,
 }
 
-/// Stores `image` as `name`, and reports progress after every part. Blocks, so it must not be called from a
-/// task of the runtime.
-///
-/// # Errors
-/// [`RemoteError::Refused`] for an image that cannot be read or stored; errors of the registry.
+/// Stores `image` as `name`, and reports progress after every part. Blocks, so it must not be
+/// called from a task of the runtime.
 pub fn push(
     registry: &Arc<Registry>,
     image: &dyn ReadAt,
@@ -133,7 +127,6 @@ pub fn push(
     })
 }
 
-/// How an image is cut into parts.
 struct Plan {
     len: u64,
     part_len: u64,
@@ -177,14 +170,16 @@ impl Plan {
     }
 }
 
-/// Returns how many parts may be in flight; `None` if not even one fits into the available memory.
+/// Returns how many parts may be in flight, or `None` if not even one fits into the available
+/// memory.
 fn in_flight(part_len: u64, limit: &MemoryLimit) -> Option<u64> {
     let most = limit.usable() / part_len;
     let bound = (limit.eighth(IN_FLIGHT) / part_len).max(2).min(most);
     (bound > 0).then_some(bound)
 }
 
-/// Returns the length of parts: a multiple of the chunk size that gives at most the allowed number of parts.
+/// Returns the length of parts: a multiple of the chunk size that gives at most the allowed number
+/// of parts.
 fn part_len(len: u64, options: &PushOptions) -> Option<u64> {
     let mut part_len = options
         .part_len
@@ -207,7 +202,6 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Reads, hashes and sends all parts.
     fn parts(
         &mut self,
         image: &dyn ReadAt,
@@ -245,7 +239,7 @@ impl Sending<'_> {
         Ok((table, parts))
     }
 
-    /// Sends a part once there is room for it.
+    /// Sends a part, after waiting until fewer than `parallel` are in flight.
     fn send(&mut self, digest: Digest, bytes: Bytes) -> Result<()> {
         while self.tasks.len() >= self.parallel {
             self.wait_for_one()?;
@@ -259,7 +253,8 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Waits for a part. Returns whether there was one. The first error cancels the others.
+    /// Waits until a part was sent. Returns false if none is in flight. The first error cancels the
+    /// others.
     fn wait_for_one(&mut self) -> Result<bool> {
         let tasks = &mut self.tasks;
         let next = runtime::wait_for(async { Ok(tasks.join_next().await) })?;

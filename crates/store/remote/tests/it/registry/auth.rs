@@ -15,7 +15,7 @@ use super::support::{PART, auth_file, image, logged_in, name, open, options, rea
 struct Guarded {
     registry: Fake,
     tokens: Fake,
-    /// Number of the newest token; those before are refused.
+    /// Number of the newest token. Older tokens are refused.
     newest: Arc<AtomicUsize>,
 }
 
@@ -63,7 +63,7 @@ fn expired_tokens_are_replaced_once_for_all_waiting_requests() {
         query, "x=1&service=s&scope=repository%3Asome%2Frepo%3Apull&client_id=forerun",
         "what we need is asked for, not what the challenge says"
     );
-    // The server wants another token from now on: all requests find out at the same time.
+    // From now on the server requires another token, which all requests notice at the same time.
     server.newest.fetch_add(1, Ordering::SeqCst);
     let before = server.tokens.log().len();
     runtime::wait_for(async {
@@ -85,7 +85,8 @@ fn tokens_at_the_end_of_their_life_are_not_sent() {
     let image = image(4 * PART as usize);
     let server = guarded(Store::artifact(&image, |_| (), |_| ()), 0);
     let registry = registry(options());
-    // A life of no length: a new token each time, and none is refused after the first challenge.
+    // Tokens with a lifetime of zero: each request gets a new token, and none is refused after the
+    // first challenge.
     let layout = open(&registry, &name(&server.registry.authority(), "a:v1")).unwrap();
     read(&layout, 0, 0, 0..10).unwrap();
     let refused = server
@@ -101,7 +102,7 @@ fn tokens_at_the_end_of_their_life_are_not_sent() {
 fn tokens_that_do_not_help_are_not_tried_for_ever() {
     let store = Store::default();
     let server = guarded(store, 300);
-    // The number it wants is never the one it gave.
+    // The registry never accepts the token that was issued.
     let newest = Arc::clone(&server.newest);
     let tokens = Fake::start(|_| Answer::new(200, r#"{"token":"stale"}"#));
     let realm = format!("Bearer realm=\"http://{}/\"", tokens.authority());
@@ -192,7 +193,7 @@ fn redirects_lead_without_credentials_and_are_remembered() {
     let blobs = store.blobs.clone();
     let runs_out = Arc::new(AtomicBool::new(false));
     let run_out = Arc::clone(&runs_out);
-    // The signature is good until the test says otherwise, then another one is.
+    // The signature is valid until the test revokes it; then another one is.
     let cdn = Fake::start(move |request: &Request| {
         let good = if run_out.load(Ordering::SeqCst) {
             "signature=2"
@@ -229,7 +230,7 @@ fn redirects_lead_without_credentials_and_are_remembered() {
         let start = (PART + at) as usize;
         assert!(bytes == image[start..start + 50]);
     }
-    // The registry was asked once, the store three times.
+    // The registry got one request, the store three.
     assert_eq!(
         (server.log().len() - before.0, cdn.log().len() - before.1),
         (1, 3)

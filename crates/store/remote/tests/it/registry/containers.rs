@@ -20,7 +20,6 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const DOCKER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
-/// A registry with one repository, and a cache directory.
 struct Place {
     server: Fake,
     cache: TempDir,
@@ -53,7 +52,6 @@ impl Place {
     }
 }
 
-/// Stores a container image with these layers under a tag.
 fn container(store: &mut Store, tag: &str, layers: &[(&str, &[u8])]) -> Value {
     let config = store.blob(CONFIG, b"{}");
     let layers: Vec<Value> = layers
@@ -94,7 +92,7 @@ fn layers_are_opened_by_digest_with_one_manifest_for_all() {
         .iter()
         .filter(|request| request.path.contains("/manifests/"));
     assert_eq!(manifests.count(), 1);
-    // As one image it is refused, as before.
+    // Opening it as a single image is still refused.
     let error = open(&place.reference("v1"), &place.options()).unwrap_err();
     assert!(error.to_string().contains("3 layers"), "{error}");
 }
@@ -122,8 +120,8 @@ fn a_layer_of_other_bytes_is_never_whole() {
     );
 }
 
-/// Checks that wrong bytes that arrive after the verdict are not kept: the next process would take them for
-/// right until it has the whole layer.
+/// Checks that wrong bytes that arrive after the failed verification are not kept. The next process
+/// would take them for right until it has the whole layer.
 #[test]
 fn nothing_of_a_layer_of_other_bytes_is_kept() {
     let bytes = image(200_000);
@@ -140,14 +138,14 @@ fn nothing_of_a_layer_of_other_bytes_is_kept() {
         let layers = place.layers("v1", &options).unwrap();
         let layer = &layers[0];
         std::thread::scope(|scope| {
-            // Readers go on asking for what was dropped.
+            // Readers keep requesting the dropped chunks.
             for _ in 0..4 {
                 scope.spawn(|| while layer.read_exact_at(150_000, &mut [0; 10]).is_ok() {});
             }
             let error = layer.ensure_whole(&mut || ()).unwrap_err();
             assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
         });
-        // What came with the last request is stored after its end, and dropped then.
+        // Chunks of the last request are stored after the image was closed, and dropped then.
         eventually(&format!("nothing is kept, round {round}"), || {
             let status = layer.status();
             (status.in_flight, status.local_bytes) == (0, 0)
@@ -219,7 +217,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
     let list = place.cache.path().join("list");
     recording.record = Some(list.clone());
     assert_eq!(error("most", &recording), "1024 layers");
-    // The last layer to be closed writes the lists of all. Nothing was read.
+    // The last layer to be closed writes the lists of all layers. Nothing was read.
     let lists = forerun_cache::AccessList::parse_all(&std::fs::read(list).unwrap()).unwrap();
     assert_eq!(lists.iter().map(|list| list.chunks()).sum::<u64>(), 0);
 }
@@ -271,7 +269,7 @@ fn tables_of_contents_come_from_the_annotations_of_a_layer() {
         assert!(read == bytes[at..at + 100]);
         layers[0].status().fetched_bytes
     };
-    // What a reader finds to be wrong is fetched again, and nothing else is.
+    // Only the chunks that a reader reports as wrong are fetched again.
     let first = read(70_000);
     assert_eq!(read(70_000), first);
     layers[0].distrust(70_000..70_100);
@@ -285,7 +283,8 @@ fn tables_of_contents_come_from_the_annotations_of_a_layer() {
     assert_eq!(read(70_000), all, "all of it was proven");
 }
 
-/// Returns a registry that sends `sent` for the layer `layer`, with this table of contents, if any.
+/// Returns a registry that sends `sent` for the layer `layer`. `table` is the layer's table of
+/// contents.
 fn with_table(layer: &[u8], sent: &[u8], table: Option<&[u8]>) -> Store {
     const TOC: &str = "containerd.io/snapshot/stargz/toc.digest";
     let mut store = Store::default();
@@ -302,8 +301,9 @@ fn with_table(layer: &[u8], sent: &[u8], table: Option<&[u8]>) -> Store {
     store
 }
 
-/// Opens a layer with the table `table` of an honest registry, after another one with the same digest and the table `theirs`
-/// has stored other bytes in the same cache. Returns it with its bytes.
+/// Opens a layer with the table `table` of an honest registry, after another layer with the same
+/// digest and the table `theirs` has stored other bytes in the same cache. Returns it with its
+/// bytes.
 fn after_another(
     table: Option<&[u8]>,
     theirs: Option<&[u8]>,
@@ -335,7 +335,7 @@ fn bytes_that_another_table_proves_are_not_those_of_a_layer() {
     let name = ours.blob().identity().to_owned();
     let digest = Digest::of(&bytes);
     assert_eq!(name, format!("blob {digest} by {}", Digest::of(b"table")));
-    // Removing a layer removes its copies by all tables.
+    // Removing a layer removes its copies for all tables.
     let cache = Cache::open(cache.path(), CacheOptions::default()).unwrap();
     let names = cache.identities().unwrap();
     let identity = Identity::Blob(digest);

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
@@ -17,7 +16,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns a header, by its name in lower case.
+    /// Returns a header. `name` must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -46,7 +45,7 @@ impl Answer {
     }
 }
 
-/// The server. Stops when dropped.
+/// The server. It stops when dropped.
 pub struct Fake {
     port: u16,
     log: Arc<Mutex<Vec<Request>>>,
@@ -77,7 +76,6 @@ impl Fake {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Returns the requests so far.
     pub fn log(&self) -> Vec<Request> {
         self.log.lock().unwrap().clone()
     }
@@ -86,7 +84,7 @@ impl Fake {
 impl Drop for Fake {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Wakes it up; it may be gone.
+        // Wakes the server, which may already be gone.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -111,7 +109,7 @@ fn serve(stream: &TcpStream, handler: &dyn Fn(&Request) -> Answer, log: &Mutex<V
         head += &format!("{name}: {value}\r\n");
     }
     let mut stream = stream;
-    // The client may have seen enough.
+    // The client may close before it has read everything.
     let _ = stream.write_all(format!("{head}\r\n").as_bytes());
     if request.method != "HEAD" {
         let _ = stream.write_all(&answer.body);

@@ -1,5 +1,4 @@
-//! Tests of the functions that the fuzz targets call, over seeds and mutations that are the same
-//! each time.
+//! Tests of the functions that the fuzz targets call, over fixed seeds and mutations.
 
 use forerun_remote::fuzzing;
 use forerun_testkit::mutate::each;
@@ -15,7 +14,7 @@ fn documents() {
     }
 }
 
-/// Replaces every byte of both documents by the bytes that mean most to JSON.
+/// Replaces every byte of both documents by bytes with a meaning in JSON.
 #[test]
 fn documents_one_byte_off() {
     for seed in [fuzzing::manifest(), fuzzing::config()] {

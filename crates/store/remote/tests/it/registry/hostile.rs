@@ -92,7 +92,8 @@ const MANIFESTS: &[(Change, &str)] = &[
 fn changed_documents_are_refused_with_a_reason() {
     let image = image(3 * PART as usize + 5);
     for (change, expected) in CONFIGS {
-        // With chunks of 8 KiB the table has one block of that length, as ours of 4 KiB has not.
+        // With chunks of 8 KiB the table has one block of 8 KiB; the table with chunks of 4 KiB has
+        // no such length.
         let text = refusal(Store::artifact(&image, change, |_| ()));
         assert!(
             text.contains(expected) || text.contains("layer 0 has 4096"),
@@ -174,7 +175,7 @@ fn documents_are_those_of_their_digest_and_not_endless() {
     let store = Store::artifact(&image, |_| (), |_| ());
     let digest = Digest::of(&store.manifests["v1"].1);
     let other = Store::artifact(&image[1..], |_| (), |_| ());
-    // Another manifest under that digest.
+    // The digest returns another manifest.
     let lying = other.clone();
     let server = Fake::start(move |request: &Request| {
         let asked = Request {
@@ -193,7 +194,7 @@ fn documents_are_those_of_their_digest_and_not_endless() {
         matches!(error, RemoteError::WrongDigest { expected, .. } if expected == digest),
         "{error}"
     );
-    // A header that does not fit the bytes.
+    // The digest header does not match the bytes.
     let lying = other.clone();
     let server = Fake::start(move |request: &Request| {
         let mut answer = lying.answer(request);
@@ -204,7 +205,7 @@ fn documents_are_those_of_their_digest_and_not_endless() {
     });
     let error = open(&one_try, &name(&server.authority(), "a:v1")).unwrap_err();
     assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
-    // A configuration that is another.
+    // The digest returns another configuration.
     let lying = other;
     let server = Fake::start(move |request: &Request| {
         if request.path.contains("/blobs/") {
@@ -215,7 +216,7 @@ fn documents_are_those_of_their_digest_and_not_endless() {
     });
     let error = open(&one_try, &name(&server.authority(), "a:v1")).unwrap_err();
     assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
-    // Too long.
+    // The manifest is too long.
     let server = Fake::start(|_| Answer::new(200, vec![b' '; (4 << 20) + 1]));
     let error = open(&one_try, &name(&server.authority(), "a:v1")).unwrap_err();
     assert!(

@@ -1,4 +1,5 @@
-//! Container images that are fetched into an OCI image layout, and those that are opened from the cache.
+//! Container images that are pulled into an OCI image layout, and container images that are opened
+//! from the cache.
 
 use std::fs;
 use std::path::Path;
@@ -141,7 +142,7 @@ fn only_what_a_layout_lacks_is_fetched() {
     assert_eq!(place.layers("v1").len(), 3, "both are there");
     place.pull(":v1").unwrap();
     assert_eq!(place.fetched(&mut seen, &known), 0);
-    // A blob that was damaged is fetched again.
+    // A damaged blob is fetched again.
     let blob = place
         .dir
         .path()
@@ -210,7 +211,6 @@ fn other_directories_and_other_bytes_are_refused() {
     assert_eq!(fs::read(layout.join("index.json")).unwrap(), b"[]");
 }
 
-/// Opens a container image, and returns the bytes of its layers.
 fn contents(
     place: &Place,
     tag: &str,
@@ -261,14 +261,14 @@ fn a_container_image_whose_layers_are_here_needs_no_registry() {
     assert_eq!(contents(&place, ":v1", &verified).unwrap(), layers);
     let error = contents(&place, ":v2", &offline).unwrap_err();
     assert!(matches!(error, RemoteError::Offline { .. }), "{error}");
-    // The tag moves; what is remembered moves with it.
+    // The tag moves; the record is updated with it.
     let mut store = store.unwrap();
     container(&mut store, "v1", &both[1..], false);
     *place.store.lock().unwrap() = Some(store);
     assert_eq!(contents(&place, ":v1", &online).unwrap(), layers[1..]);
     *place.store.lock().unwrap() = None;
     assert_eq!(contents(&place, ":v1", &offline).unwrap(), layers[1..]);
-    // What is altered in the cache is not served.
+    // Altered cached bytes are not served.
     alter_all(&place.dir.path().join("cache"));
     assert!(contents(&place, ":v1", &offline).is_err());
 }
@@ -285,7 +285,6 @@ fn a_layer_that_never_came_is_named() {
     assert!(matches!(error, RemoteError::Offline { .. }), "{error}");
 }
 
-/// Alters a byte in every file of chunks.
 fn alter_all(dir: &Path) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

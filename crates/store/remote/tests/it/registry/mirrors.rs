@@ -1,4 +1,4 @@
-//! Mirrors before a registry.
+//! Mirrors of a registry.
 
 use forerun_remote::pull::pull;
 use forerun_remote::{Mirror, RegistryOptions};
@@ -42,7 +42,7 @@ fn a_mirror_is_asked_first_and_replaced_when_it_fails() {
     };
     all("through the mirror");
     let of_parts = mirror.log().sent();
-    // But for the zeros, which the table shows.
+    // The mirror sends everything except the zeros, which the table identifies.
     assert!(
         of_parts >= image.len() as u64 - 3 * PART - PART,
         "{of_parts}"

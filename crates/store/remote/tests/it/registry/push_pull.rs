@@ -15,7 +15,6 @@ use super::support::{
     registry,
 };
 
-/// Returns the options of all pulls in tests.
 pub fn pull_options() -> PullOptions {
     PullOptions::default()
 }
@@ -35,7 +34,7 @@ fn what_is_pushed_comes_back() {
     };
     let source = MemorySource::new(&*image);
     let pushed = push(&registry, &source, &tag, &options, &mut |p| reports.push(p)).unwrap();
-    // Two parts are all zeros and the same.
+    // Two parts are all zeros, so they are the same blob.
     assert_eq!((pushed.parts, pushed.uploaded), (21, 20));
     let table = ChunkTable::of_source(&source, CHUNK).unwrap();
     assert_eq!(pushed.root, table.root());
@@ -83,7 +82,7 @@ fn what_is_pushed_comes_back() {
         written.blocks() * 512 < pulled.len - PART,
         "zeros are holes"
     );
-    // It is not replaced unasked, and nothing else is left behind.
+    // An existing file is not replaced without `overwrite`, and no other file is left behind.
     assert!(pull(&layout, &output, &pull_options(), &mut |_| ()).is_err());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     let overwrite = PullOptions {
@@ -136,7 +135,7 @@ fn a_second_version_sends_what_changed() {
     assert_ne!(second.name.digest, first.name.digest);
     assert_eq!(second.uploaded, 1);
     let entries = proxy.log().entries;
-    // The part, the table, the configuration; then the manifest.
+    // The part, the table and the configuration; then the manifest.
     assert_eq!((count(&entries, "POST"), count(&entries, "PUT")), (3, 4));
     let sent: u64 = entries.iter().map(body).sum();
     let table = ChunkTable::of_source(&MemorySource::new(&*image), CHUNK)
@@ -284,7 +283,7 @@ fn passwords_are_sent_where_they_belong() {
     push_as(&registry, &image, &tag).unwrap();
     let layout = open(&registry, &tag).unwrap();
     assert!(read(&layout, 0, 0, 0..PART).unwrap() == image[..PART as usize]);
-    // After the user's signal the file is read again: it is wrong now, then right again.
+    // After a reload the credentials file is read again: it is wrong now, then right again.
     auth_file(dir.path(), &server.authority(), "guess");
     registry.reload();
     let error = read(&layout, 0, 0, 0..PART).unwrap_err();
@@ -396,7 +395,7 @@ fn pushes_survive_faults() {
         },
     ] {
         for request in 0..requests {
-            // Another image each time, so that all of it has to be sent.
+            // The image changes every time, so that all of it has to be sent.
             for part in image.chunks_mut(PART as usize) {
                 part[0] = part[0].wrapping_add(1);
             }
@@ -433,13 +432,13 @@ fn wrong_bytes_are_never_kept() {
     let output = dir.path().join("image");
     let error = pull(&layout, &output, &pull_options(), &mut |_| ()).unwrap_err();
     assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");
-    // What came and is right is kept for the next time, and not under that name.
+    // Right chunks are kept for the next pull, but not under the output's name.
     let left: Vec<_> = std::fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left, ["image.part"]);
-    // Of a blob without a table all is fetched before it is known to be wrong.
+    // A blob without a table is fetched whole before it is known to be wrong.
     let bare = open(&registry, &name(&proxy.authority(), &format!("a@{part}"))).unwrap();
     let error = pull(&bare, &output, &pull_options(), &mut |_| ()).unwrap_err();
     assert!(matches!(error, RemoteError::WrongDigest { .. }), "{error}");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::fake::{Answer, Fake};
 use super::referrers::{Place, index};
 
-/// Returns the reference to a page at the servers of these tests.
+/// Returns the relative address of a page.
 fn page(number: usize) -> Option<String> {
     Some(format!("?artifactType=x&page={number}"))
 }
@@ -16,7 +16,8 @@ fn a_list_of_referrers_is_read_to_its_last_page() {
     place.push(b"old", "2026-01-02T00:00:00Z");
     place.push(b"new", "2026-02-02T00:00:00Z");
     place.push(b"older", "2026-01-01T00:00:00Z");
-    // Three artifacts on five pages: the second and the fourth have none, as where the registry filters them.
+    // Three artifacts on five pages. The second and the fourth page are empty, as on registries
+    // that filter pages.
     place.set_pages(|number, manifests| {
         let entries = match number % 2 {
             0 => &manifests[number / 2..=number / 2],
@@ -26,7 +27,7 @@ fn a_list_of_referrers_is_read_to_its_last_page() {
     });
     let (found, pages) = place.found_in_pages();
     assert_eq!((found.as_deref(), pages), (Some(&b"new"[..]), 5));
-    // The newest is on the last page.
+    // The newest artifact is on the last page.
     place.push(b"oldest", "2025-01-01T00:00:00Z");
     place.set_pages(|number, manifests| {
         let last = manifests.len() - 1 - number;
@@ -85,7 +86,7 @@ fn lists_of_referrers_that_do_not_end_or_go_on_elsewhere_are_not_used() {
             (serde_json::to_vec(&page).unwrap(), next(number))
         });
         let (found, pages) = place.found_in_pages();
-        // Indexes of SOCI are looked for as well.
+        // SOCI indexes are searched for as well.
         assert_eq!((found, pages), (None, 2 * expected), "{case}");
     }
     assert_eq!(other.log().len(), 0);

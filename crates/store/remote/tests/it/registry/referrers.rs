@@ -1,4 +1,5 @@
-//! Indexes and access lists beside container images, at registries with and without a referrers API.
+//! Indexes and access lists beside container images, on registries with and without a referrers
+//! API.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +18,6 @@ use crate::support::PATIENT;
 
 const INDEX: &str = "application/vnd.forerun.index.v1";
 
-/// A registry that accepts pushes.
 #[derive(Default)]
 pub struct Writable {
     store: Store,
@@ -29,7 +29,7 @@ pub struct Writable {
     pub pages: Option<Pages>,
 }
 
-/// Returns a page of the list of referrers, and where the next one is.
+/// Returns a page of the list of referrers, and the address of the next one.
 type Pages = Box<dyn Fn(usize, &[Value]) -> (Vec<u8>, Option<String>) + Send>;
 
 impl Writable {
@@ -101,7 +101,6 @@ pub fn index(manifests: &[Value]) -> Vec<u8> {
     serde_json::to_vec(&index).unwrap()
 }
 
-/// A container image of one layer in a registry.
 pub struct Place {
     pub registry: Arc<Mutex<Writable>>,
     pub server: Fake,
@@ -139,7 +138,7 @@ impl Place {
     fn options(&self) -> RemoteOptions {
         let mut options = crate::support::options(self.cache.path());
         options.registry.attempts = 1;
-        // Every answer counts here, and the machine may be busy.
+        // Every request must be answered, even if the machine is busy.
         options.registry.timeout = PATIENT;
         (options.timeout, options.stall, options.connect_timeout) = (PATIENT, PATIENT, PATIENT);
         options.referrers = true;
@@ -153,7 +152,8 @@ impl Place {
         }
     }
 
-    /// Makes an index of the layer whose archive is `archive`, and a list of its second chunk.
+    /// Makes an index of the layer whose archive is `archive`, and an access list with its second
+    /// chunk.
     fn beside(&self, archive: &[u8]) -> Sidecar {
         let chunk = self.options().chunk_len;
         let mut table = TableBuilder::new(chunk).unwrap();
@@ -179,7 +179,6 @@ impl Place {
         push_sidecar(&reference, &self.beside(archive), created, &options).unwrap();
     }
 
-    /// Makes the registry list referrers in pages.
     pub fn set_pages(
         &self,
         pages: impl Fn(usize, &[Value]) -> (Vec<u8>, Option<String>) + Send + 'static,
@@ -187,7 +186,7 @@ impl Place {
         self.registry.lock().unwrap().pages = Some(Box::new(pages));
     }
 
-    /// Opens the image. Returns the index that is used, and how many pages were requested.
+    /// Opens the image. Returns the index that it uses, and how many pages were requested.
     pub fn found_in_pages(&self) -> (Option<Vec<u8>>, usize) {
         let before = self.server.log().len();
         let found = self.found();
@@ -196,7 +195,7 @@ impl Place {
         (found, asked.iter().filter(is_page).count())
     }
 
-    /// Returns the index of the archive that is used from beside the image.
+    /// Returns the archive's index that the image uses from the artifact.
     pub fn found(&self) -> Option<Vec<u8>> {
         let image = self.open(&self.options());
         image.named_index().map(|archive| archive.to_vec())
@@ -215,7 +214,7 @@ fn an_index_beside_an_image_is_found_and_the_newest_counts() {
         let image = place.open(&place.options());
         assert_eq!(image.status().verified_by, Some("index"));
         forerun_testkit::eventually("the chunk of the list", || image.status().local_bytes > 0);
-        // Where the caller did not ask for it, no server is asked.
+        // Without the option, the registry is not asked for artifacts.
         let before = place.server.log().len();
         let plain = RemoteOptions {
             referrers: false,
@@ -228,7 +227,7 @@ fn an_index_beside_an_image_is_found_and_the_newest_counts() {
                 .iter()
                 .all(|request| !request.path.contains("referrers"))
         );
-        // The list is of use where all is verified, the index is not.
+        // With `require_verified`, the list is used and the index is not.
         let strict = RemoteOptions {
             require_verified: true,
             ..place.options()
@@ -333,7 +332,7 @@ fn what_was_found_beside_an_image_is_remembered() {
         let image = place.open(options);
         image.named_index().map(|archive| archive.to_vec())
     };
-    // Requests for blobs in one piece, which layers are not.
+    // Counts requests for whole blobs. Layers are requested in ranges.
     let asked = || {
         let log = place.server.log();
         let is_asked = |request: &&Request| {
@@ -342,7 +341,7 @@ fn what_was_found_beside_an_image_is_remembered() {
         log.iter().filter(is_asked).count()
     };
     place.push(b"first", "2026-01-02T00:00:00Z");
-    // It was not looked for, so nothing is known of it.
+    // Artifacts were not searched for, so none is remembered.
     let without = RemoteOptions {
         referrers: false,
         ..place.options()
@@ -350,7 +349,8 @@ fn what_was_found_beside_an_image_is_remembered() {
     assert_eq!(found(&without), None);
     assert_eq!(found(&offline), None);
     assert_eq!(place.found().as_deref(), Some(&b"first"[..]));
-    // Layers are fetched in the background, and may be asked for until the image is gone.
+    // Layers are fetched in the background until the image is closed, so only requests for
+    // documents are counted.
     let of_documents = || {
         let log = place.server.log();
         let in_one = log
@@ -361,7 +361,7 @@ fn what_was_found_beside_an_image_is_remembered() {
     let before = of_documents();
     assert_eq!(found(&offline).as_deref(), Some(&b"first"[..]));
     assert_eq!(of_documents(), before, "no server is asked");
-    // Nor is it used where it is not asked for, or where all is to be verified.
+    // The remembered index is not used without the option or with `require_verified`.
     for (referrers, require_verified) in [(false, false), (true, true)] {
         let options = RemoteOptions {
             referrers,
@@ -370,7 +370,7 @@ fn what_was_found_beside_an_image_is_remembered() {
         };
         assert_eq!(found(&options), None);
     }
-    // What the cache has of it is not fetched again.
+    // Cached artifacts are not fetched again.
     let blobs = asked();
     assert_eq!(place.found().as_deref(), Some(&b"first"[..]));
     assert_eq!(asked(), blobs);
@@ -381,7 +381,7 @@ fn what_was_found_beside_an_image_is_remembered() {
         assert_eq!(place.found().as_deref(), Some(&b"second"[..]), "{down:?}");
     }
     assert_eq!(found(&offline).as_deref(), Some(&b"second"[..]));
-    // Once nothing is there, nothing is remembered.
+    // Once the registry has no artifact, none is remembered.
     let mut registry = place.registry.lock().unwrap();
     (registry.down, registry.referrers) = (None, Some(Vec::new()));
     drop(registry);

@@ -48,7 +48,8 @@ impl Store {
         store
     }
 
-    /// Creates a store with `image` in forerun's form. The documents are changed before they are stored.
+    /// Creates a store with `image` in forerun's form. The closures change the documents before
+    /// they are stored.
     pub fn artifact(
         image: &[u8],
         change_config: impl Fn(&mut Value),
@@ -79,7 +80,6 @@ impl Store {
         store
     }
 
-    /// Answers a request as a registry does.
     pub fn answer(&self, request: &Request) -> Answer {
         let not_found = || Answer::new(404, r#"{"errors":[{"code":"NOT_FOUND","message":"no"}]}"#);
         let (kind, key) = match request.path.rsplit_once('/') {
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-/// Answers with `blob`, or with the part of it that `request` asks for.
+/// Answers with `blob`, or with the requested range of it.
 pub fn ranged(blob: &[u8], request: &Request) -> Answer {
     let range = request.header("range").and_then(|range| {
         let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;

@@ -11,9 +11,7 @@ use forerun_remote::{Layout, Result, client, runtime};
 use forerun_testkit_servers::{PASSWORD, USER};
 use futures_util::StreamExt as _;
 
-/// Chunks of the tests' images.
 pub const CHUNK: u32 = 4096;
-/// Parts of the tests' images.
 pub const PART: u64 = 64 << 10;
 
 /// Returns options that read no file of the user and do not wait long.
@@ -35,7 +33,8 @@ pub fn name(authority: &str, rest: &str) -> ImageName {
     format!("oci://{authority}/{rest}").parse().unwrap()
 }
 
-/// Returns `len` bytes that do not repeat, except for a run of zeros, longer than a part, in the middle.
+/// Returns `len` bytes that do not repeat, except for a run of zeros, longer than a part, in the
+/// middle.
 pub fn image(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut bytes: Vec<u8> = (0..len)
@@ -73,7 +72,7 @@ pub fn open(registry: &Arc<Registry>, name: &ImageName) -> Result<Layout> {
     runtime::wait_for(registry.open(name, false))
 }
 
-/// Reads a range of a part from the mirror of that index.
+/// Reads a range of a part from the mirror with index `mirror`.
 pub fn read(
     layout: &Layout,
     part: usize,
@@ -91,7 +90,7 @@ pub fn read(
     })
 }
 
-/// Writes a file of credentials for the user of the testkit's servers at `authority`.
+/// Writes a credentials file for the user of the testkit's servers at `authority`.
 pub fn auth_file(dir: &Path, authority: &str, password: &str) -> PathBuf {
     use base64::Engine as _;
     let auth = base64::engine::general_purpose::STANDARD.encode(format!("{USER}:{password}"));

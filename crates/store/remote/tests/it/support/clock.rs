@@ -1,7 +1,7 @@
 //! Time during which this process runs: pauses of the whole process do not count.
 //!
-//! The tests limit the library's work, and not the time during which the machine runs other processes. The
-//! library's own time limits use the wall clock.
+//! The tests limit the library's work, not the time during which the machine runs other processes.
+//! The library's own time limits use the wall clock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Helpers of the tests against real servers: an image of noise, options with short timeouts, and reads that
-//! are compared and timed.
+//! Helpers of the tests against real servers: an image of noise, options with short timeouts, and
+//! reads that are compared and timed.
 
 mod clock;
 mod served;
@@ -59,7 +59,7 @@ pub fn impatient(mut options: RemoteOptions) -> RemoteOptions {
     options
 }
 
-/// Opens an image and checks that this takes no longer than it may. Returns the text of an error.
+/// Opens an image and checks that this does not take too long. Returns an error as text.
 pub fn try_open(text: &str, options: &RemoteOptions) -> Result<Arc<RemoteImage>, String> {
     let start = worked();
     let reference = Reference::parse(text).map_err(|error| error.to_string())?;
@@ -69,7 +69,7 @@ pub fn try_open(text: &str, options: &RemoteOptions) -> Result<Arc<RemoteImage>,
     opened
 }
 
-/// Reads and compares. Returns the text of an error. Wrong bytes and too long waits fail the test.
+/// Reads and compares. Returns an error as text. Wrong bytes and too long waits fail the test.
 pub fn try_read(
     image: &RemoteImage,
     bytes: &[u8],
@@ -105,7 +105,7 @@ pub fn read(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
     }
 }
 
-/// Reads and compares, and repeats that until it succeeds: a read of a chunk that has just failed waits only
+/// Reads and compares until it succeeds, because a read of a chunk that has just failed waits only
 /// briefly.
 pub fn read_at_last(image: &RemoteImage, bytes: &[u8], at: usize, len: usize) {
     eventually("the bytes come", || {

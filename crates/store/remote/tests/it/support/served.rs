@@ -1,4 +1,4 @@
-//! An image of noise at a real server, the connection to it, and a cache.
+//! An image of noise on a real server, the connection to it, and a cache.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves an image; `None` without nginx.
+    /// Serves an image. Returns `None` without nginx.
     pub fn new(len: usize, seed: u64) -> Option<Self> {
         Self::with(len, seed, &NginxOptions::default())
     }
@@ -47,14 +47,12 @@ impl Served {
         options(self.cache.path())
     }
 
-    /// Replaces the image by another one.
     pub fn replace(&self, bytes: &[u8]) {
         let new = self.files.path().join("new");
         std::fs::write(&new, bytes).unwrap();
         std::fs::rename(new, self.files.path().join("image")).unwrap();
     }
 
-    /// Puts a proxy in front of the server.
     pub fn behind_proxy(self) -> Proxied {
         let proxy = FaultProxy::start(&self.nginx.url());
         Proxied {
@@ -64,14 +62,12 @@ impl Served {
     }
 }
 
-/// An image behind a proxy.
 pub struct Proxied {
     pub proxy: FaultProxy,
     pub served: Served,
 }
 
 impl Proxied {
-    /// Serves an image behind a proxy; `None` without nginx.
     pub fn new(len: usize, seed: u64) -> Option<Self> {
         Served::new(len, seed).map(Served::behind_proxy)
     }
@@ -93,7 +89,7 @@ impl Proxied {
     }
 }
 
-/// Starts a docker-registry that has `bytes` in several parts; `None` if it is not installed.
+/// Starts a docker-registry with `bytes` in several parts. Returns `None` if it is not installed.
 pub fn pushed(bytes: &[u8]) -> Option<DockerRegistry> {
     let registry = DockerRegistry::start(Auth::None)?;
     push_to(&registry.authority(), bytes);
@@ -116,7 +112,6 @@ pub fn push_to(authority: &str, bytes: &[u8]) -> String {
     pushed.name.digest.unwrap().to_string()
 }
 
-/// Returns the name of the image that [`push_to`] has stored.
 pub fn name_at(authority: &str) -> String {
     format!("oci://{authority}/some/image:v1")
 }

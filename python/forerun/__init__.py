@@ -6,7 +6,7 @@
 b'127.0.0.1 localhost\\n'
 >>> image.close()
 
-An image is SquashFS, EROFS, composefs, exFAT, romfs, cramfs, or an archive (tar, zip), in a file, at a server
+An image is SquashFS, EROFS, composefs, exFAT, romfs, cramfs, or an archive (tar, zip), in a file, on a server
 (``https://``, ``s3://``, ``oci://``) or in a file object; the format is found by content. Paths in an image are
 ``str``, ``bytes`` or ``os.PathLike``, absolute or relative to its root; no ``..`` and no symbolic link leads out of
 it. Sizes and offsets are bytes. Errors are subclasses of ``OSError``: see `Error`.

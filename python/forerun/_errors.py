@@ -1,4 +1,4 @@
-"""Errors: subclasses of OSError, with the place in the image."""
+"""Errors: subclasses of OSError, with image, path and offset."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Optional, Tuple, Type
 class Error(OSError):
     """An error of an image or of a file in it.
 
-    ``errno`` and ``strerror`` are as in any OSError, and ``filename`` is the path that failed. An error of a missing
-    file is a FileNotFoundError too, and so on: ``except FileNotFoundError`` catches it.
+    ``errno`` and ``strerror`` are as in any OSError, and ``filename`` is the path that failed. An error also has the
+    builtin class for its errno: ``except FileNotFoundError`` catches the error of a missing file.
     """
 
-    #: Path or address of the image, where the error is about one.
+    #: Path or address of the image that the error is about, if any.
     image: Optional[str] = None
-    #: Path in the image (or of the file on disk, where that failed).
+    #: Path in the image, or of the file on disk that failed.
     path: Optional[str] = None
-    #: Byte of the image at which reading or checking failed.
+    #: Offset in the image at which reading or checking failed.
     offset: Optional[int] = None
 
     def __str__(self) -> str:
@@ -35,15 +35,15 @@ class DamagedImageError(Error):
 
 
 class UnknownFormatError(Error):
-    """No driver knows these bytes."""
+    """No driver recognises these bytes."""
 
 
 class UnsupportedError(Error):
-    """A valid image, or a request, that needs something which is not supported."""
+    """The image is valid, but it or the request needs an unsupported feature."""
 
 
 class LimitError(Error):
-    """The image asks for more than a limit allows: see ``read_limit`` of `forerun.open`."""
+    """The image exceeds a limit: see ``read_limit`` of `forerun.open`."""
 
 
 _BY_KIND = {
@@ -55,11 +55,11 @@ _BY_KIND = {
 
 
 def _also(base: Type[Exception]) -> Type[Error]:
-    """Returns the class of errors that are of the builtin class too."""
+    """Returns the class that derives from `Error` and from the builtin class."""
     made = _COMBINED.get(base)
     if made is None:
         made = type(base.__name__, (Error, base), {"__module__": __name__})
-        globals()[base.__name__] = made  # Where pickle looks for it.
+        globals()[base.__name__] = made  # pickle looks for it here.
         _COMBINED[base] = made
     return made
 
@@ -88,7 +88,7 @@ def make(
     names: Tuple[Optional[str], Optional[str]],
     offset: Optional[int],
 ) -> Error:
-    """Makes the exception of an error in the library. Paths come as Python decodes names of files."""
+    """Makes the exception for an error of the library. Paths are decoded like file names."""
     image, path = (None if name is None else str(name) for name in names)
     builtin = _MemoryError if errno == _errno.ENOMEM else type(OSError(errno, ""))
     cls = _BY_KIND.get(kind) or (Error if builtin is OSError else _also(builtin))

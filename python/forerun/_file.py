@@ -8,11 +8,10 @@ from typing import Optional
 
 
 class File(io.RawIOBase):
-    """A regular file of an image, opened to read: an ``io.RawIOBase`` that is buffered all the same.
+    """A regular file of an image, opened for reading: an ``io.RawIOBase`` that has a buffer.
 
-    Small reads in order take no call to the image each, so that it needs no ``io.BufferedReader`` around it. ``read``
-    returns fewer bytes than asked for only at the end of the file. Threads may share it; `pread` leaves the position
-    alone.
+    Small sequential reads are served from the buffer, so it needs no ``io.BufferedReader`` around it. ``read`` returns
+    fewer bytes than requested only at the end of the file. Threads may share it; `pread` does not move the position.
     """
 
     def __init__(self, raw, name: str) -> None:
@@ -50,7 +49,7 @@ class File(io.RawIOBase):
         return self._raw.position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Moves the position. It may lie past the end, where reads return no bytes."""
+        """Moves the position. It may be past the end, where reads return no bytes."""
         self._check()
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._raw.position, os.SEEK_END: self._raw.size}
         if whence not in start:
@@ -62,20 +61,20 @@ class File(io.RawIOBase):
         return position
 
     def read(self, size: Optional[int] = -1) -> bytes:
-        """Reads up to `size` bytes; all that is left without a number."""
+        """Reads up to `size` bytes, or everything that is left if no size is given."""
         self._check()
         if size is None or size < 0:
             return self._raw.read(None)
         return self._raw.read(size)
 
-    # What callers of io.BufferedReader use.
+    # Callers of io.BufferedReader use this name.
     read1 = read
 
     def readall(self) -> bytes:
         return self.read(-1)
 
     def readinto(self, buffer) -> int:
-        """Reads into a writable buffer. Returns the number of bytes: fewer than fit only at the end of the file."""
+        """Fills a writable buffer. Returns the number of bytes, less than its length only at the end of the file."""
         self._check()
         with memoryview(buffer) as view, view.cast("B") as out:
             data = self._raw.read(len(out))
@@ -85,12 +84,12 @@ class File(io.RawIOBase):
     readinto1 = readinto
 
     def peek(self, size: int = 1) -> bytes:
-        """Returns bytes at the position, at least one where there is one, and leaves the position alone."""
+        """Returns bytes at the position without moving it; at least one unless the file ends there."""
         self._check()
         return self._raw.peek(max(size, 1))
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Reads up to `size` bytes from `offset` on, and leaves the position alone."""
+        """Reads up to `size` bytes from `offset` on, without moving the position."""
         self._check()
         return self._raw.pread(size, offset)
 
@@ -104,7 +103,7 @@ class File(io.RawIOBase):
 
 
 class _Closed:
-    """What is left of a file: the image need not stay open for it."""
+    """The state of a closed file. It does not keep the image open."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""The image, with what needs no Rust."""
+"""The class Image: its methods that are written in Python."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ MEMORY = 64 << 20
 def open(source, **options) -> "Image":
     """Opens an image.
 
-    `source` is a path, an address (``https://``, ``s3://``, ``oci://``), a binary file object that can seek, or a
-    list of paths and addresses that are shown as one tree, the lowest layer first.
+    `source` is a path, an address (``https://``, ``s3://``, ``oci://``), a seekable binary file object, or a list of
+    paths and addresses that are shown as one tree, the lowest layer first.
 
     Keywords, all optional:
 
-    - ``offset``, ``size``: the part of the source that is the image, in bytes.
-    - ``format``: one of `format_names`, where it is not to be found by content.
-    - ``cache``: bytes that decoded blocks may take; ``readahead``: bytes read ahead of a sequential reader;
+    - ``offset``, ``size``: the part of the source that holds the image, in bytes.
+    - ``format``: one of `format_names`; by default it is found by content.
+    - ``cache``: bytes that decoded blocks may use; ``readahead``: bytes read ahead of a sequential reader;
       ``threads``: threads that read and decode ahead.
     - ``read_limit``: the longest file that `Image.read` reads whole, in bytes; 1 GiB.
-    - ``devices``: files with data that an EROFS image keeps outside; ``objects``, ``verity``, ``digest``: of
-      composefs images; ``rescue``: reads as much as it can of a damaged exFAT volume.
+    - ``devices``: files that hold data of an EROFS image; ``objects``, ``verity``, ``digest``: for composefs images;
+      ``rescue``: reads as much of a damaged exFAT volume as possible.
     - ``cache_dir``, ``cache_limit``, ``mirrors``, ``offline``, ``timeout`` (seconds), ``require_verified``,
-      ``ca_file``: of images at servers.
+      ``ca_file``: for images on servers.
 
-    Raises `Error` if it cannot be read, and `UnknownFormatError` if it is no image.
+    Raises `Error` if the source cannot be read, and `UnknownFormatError` if it is not an image.
     """
     return Image(source, **options)
 
 
 class Image(_forerun.Image):
-    """An open image: the methods take paths in it.
+    """An open image. Its methods take paths in the image.
 
-    It is a context manager. Threads may share it; all reading is done without the interpreter's lock. A process that
-    was forked opens it again at its first use, and a pickle of it is opened where it is loaded.
+    It is a context manager. Threads may share it; it reads without the interpreter's lock. A forked process opens the
+    image again at its first use, and unpickling opens it too.
     """
 
     def __new__(cls, source, **options):
@@ -77,9 +77,9 @@ class Image(_forerun.Image):
         errors: Optional[str] = None,
         newline: Optional[str] = None,
     ):
-        """Opens a file to read, as the builtin `open` does.
+        """Opens a file for reading, as the builtin `open` does.
 
-        Binary modes return a `File`, an ``io.RawIOBase`` that buffers by itself; text modes an ``io.TextIOWrapper``.
+        Binary modes return a `File`, an ``io.RawIOBase`` with a buffer; text modes return an ``io.TextIOWrapper``.
         """
         if set(mode) - set("rbt") or "r" not in mode or ("b" in mode and "t" in mode):
             if set(mode) & set("wax+"):
@@ -94,7 +94,7 @@ class Image(_forerun.Image):
         return raw
 
     def lstat(self, path="/"):
-        """Returns metadata as `stat` does, but that of a symbolic link itself."""
+        """Returns metadata as `stat` does, but does not follow a symbolic link in the last component."""
         return self.stat(path, follow_symlinks=False)
 
     def read_many(
@@ -107,16 +107,16 @@ class Image(_forerun.Image):
         errors: str = "raise",
         progress: Any = None,
     ) -> Iterator[Tuple[Any, bytes]]:
-        """Yields ``(path, contents)`` of many files, read ahead on several threads in the order of the image.
+        """Yields ``(path, contents)`` of many files. Several threads read them ahead, in the order of the image.
 
-        They come in the order of `paths`, or as they are read with ``in_order=False``. Contents that wait take up to
-        `memory` bytes, or one file. `workers` is the number of threads; one for each CPU by default. Paths are
-        taken ahead of what is yielded, up to 32,768 of them.
+        Files are yielded in the order of `paths`, or with ``in_order=False`` in the order in which they were read.
+        Contents that wait use up to `memory` bytes, or one file. `workers` is the number of threads, by default one
+        for each CPU. Up to 32,768 paths are taken ahead.
 
-        An error concerns one file: ``errors="raise"`` raises it in place of that file, and the iterator can go on;
+        An error concerns one file: ``errors="raise"`` raises it in place of that file, and the iterator can continue;
         ``errors="return"`` yields the exception in place of the contents.
 
-        ``progress=True`` shows a bar by tqdm, where that is installed.
+        ``progress=True`` shows a progress bar if tqdm is installed.
         """
         if errors not in ("raise", "return"):
             raise ValueError(f"errors={errors!r}: 'raise' or 'return'")
@@ -133,16 +133,16 @@ class Image(_forerun.Image):
         memory: int = MEMORY,
         errors: str = "raise",
     ) -> Iterator[Tuple[Any, bytes]]:
-        """Yields ``((path, start, end), contents)`` of parts of files, as `read_many` does of whole ones."""
+        """Yields ``((path, start, end), contents)`` of parts of files, as `read_many` does for whole files."""
         if errors not in ("raise", "return"):
             raise ValueError(f"errors={errors!r}: 'raise' or 'return'")
         return self.read_ahead(ranges, workers, in_order, memory, errors == "return")
 
     def walk(self, top="/", *, onerror=None) -> Iterator[Tuple[str, List[str], List[str]]]:
-        """Walks a tree from the top down as `os.walk` does: yields a path, names of directories, names of others.
+        """Walks a tree top-down as `os.walk` does: yields a path, the names of directories, and the other names.
 
-        Names that are removed from the list of directories are not entered. Symbolic links are not followed.
-        `entries` walks faster, and yields objects with the metadata.
+        Does not enter directories that the caller removes from the list, and does not follow symbolic links. `entries`
+        is faster, and yields objects with the metadata.
         """
         stack = [os.fsdecode(top)]
         while stack:
@@ -167,7 +167,7 @@ class Image(_forerun.Image):
             stack.extend(posixpath.join(path, name) for name in reversed(dirs) if name not in links)
 
     def path(self, path="/") -> ImagePath:
-        """Returns a path as an object: an ``importlib.resources.abc.Traversable``, much like a ``pathlib.Path``."""
+        """Returns a path as an object: an ``importlib.resources.abc.Traversable``, similar to a ``pathlib.Path``."""
         return ImagePath(self, os.fsdecode(path))
 
     def extract(
@@ -182,12 +182,13 @@ class Image(_forerun.Image):
         threads: int = 0,
         progress: Any = None,
     ) -> dict:
-        """Extracts `paths` with all below them, or everything, below `directory`, which is made if it is missing.
+        """Extracts `paths` with everything below them, or the whole image, into `directory`, and creates it if needed.
 
-        `paths`, `include` and `exclude` are one or several; the latter two are patterns (``*.txt``, ``usr/**``). Nothing is ever written outside of the
-        directory, and what is there is replaced only with `force`. Returns counts, with ``failures`` (texts) and
-        ``losses`` (owners, devices and attributes that could not be set). ``progress=True`` shows a bar by tqdm,
-        where that is installed; a function is called with bytes done and bytes in all.
+        `paths`, `include` and `exclude` are one value or several; the latter two are patterns (``*.txt``, ``usr/**``).
+        Nothing is ever written outside of the directory, and existing files are replaced only with `force`. Returns
+        counts, with ``failures`` (texts) and ``losses`` (owners, devices and attributes that could not be set).
+        ``progress=True`` shows a progress bar if tqdm is installed; a function is called with the bytes done and the
+        total.
         """
         with _report(progress) as report:
             return self.extract_to(
@@ -212,9 +213,9 @@ class Image(_forerun.Image):
     ) -> int:
         """Writes a tar archive to a new file, or to a binary file object. Returns the number of entries.
 
-        A new file is removed again where writing fails.
+        A new file is removed if writing fails.
 
-        Raises the error of a file that cannot be read, and at the end an `Error` if entries had to be left out.
+        Raises the error of a file that cannot be read, and at the end an `Error` if entries were left out.
         """
         with _report(progress) as report:
             entries, failures = self.tar_to(
@@ -233,8 +234,9 @@ class Image(_forerun.Image):
     def mount(self, directory, options: str = "ro,auto_unmount"):
         """Mounts the image on a directory; ``with image.mount(directory) as path:`` unmounts at the end.
 
-        This process serves the mount: it ends with the process. `options` are those of ``forerun mount -o``; with
-        ``auto_unmount`` another process unmounts where this one is killed. Without root, fusermount3 must be there.
+        This process serves the mount, which ends with it. `options` are those of ``forerun mount -o``; with
+        ``auto_unmount``, another process unmounts the image if this one is killed. Without root, fusermount3 must be
+        installed.
         """
         words = options.split(",")
         wanted = [word for word in words if word != "auto_unmount"]
@@ -245,7 +247,7 @@ class Image(_forerun.Image):
         return mount
 
     def tree(self, path="/", *, depth: int = 2, most: int = 200):
-        """Returns the tree below a path, to print or to show in a notebook: `depth` levels, `most` lines."""
+        """Returns the tree below a path for printing or a notebook, with up to `depth` levels and `most` lines."""
         from ._show import Tree
 
         return Tree(self, os.fsdecode(path), depth, most)
@@ -257,7 +259,7 @@ class Image(_forerun.Image):
 
 
 def _listed(given) -> list:
-    """Returns one or several paths or patterns as a list: a text is one, not its letters."""
+    """Converts one or several paths or patterns to a list. A string is one path, not its letters."""
     return [given] if isinstance(given, (str, bytes, os.PathLike)) else list(given)
 
 
@@ -266,11 +268,11 @@ def _open_again(cls, source, options) -> Image:
 
 
 def pack(source, image, **options) -> dict:
-    """Packs the directory `source` into the new file `image`. Returns facts of the image.
+    """Packs the directory `source` into the new file `image`. Returns facts about the image.
 
     Keywords: ``format`` (one of `packable_formats`; ``squashfs``), ``compressor``, ``level``, ``block_size``,
     ``threads``, ``exclude`` (patterns), ``xattrs``, ``latest`` (later modification times are set to this, in seconds
-    since 1970), ``replace`` (an image that is there). The file appears under its name once all of it is on disk.
+    since 1970), ``replace`` (an existing image). The file appears under its name only when it is complete and synced.
     """
     return _forerun.pack(os.fspath(source), os.fspath(image), **options)
 
@@ -291,7 +293,7 @@ def _tqdm():
 
 
 class _report:
-    """A function that is told of progress, for as long as it is entered."""
+    """A context manager that returns a function to report progress to."""
 
     def __init__(self, progress) -> None:
         self._call = progress if callable(progress) else None
@@ -317,15 +319,15 @@ _mounted: list = []
 
 
 def _unmount_at_exit(mount) -> None:
-    """Remembers a mount: a process that ends with one leaves a dead directory behind."""
+    """Records a mount, to unmount it at exit: otherwise the process would leave a dead mountpoint behind."""
     if not _mounted:
         atexit.register(_unmount_all, os.getpid())
-    # Those that were unmounted need no care, but one stays so that there is only one registration.
+    # Drop mounts that were unmounted, but keep one entry, so that the handler is registered only once.
     _mounted[1:] = [other for other in _mounted[1:] if other.mounted]
     _mounted.append(mount)
 
 
-# Waits for the end of its input, which is the end of the process that serves, and unmounts what is dead then.
+# Waits for the end of its input, which means that the serving process has ended, and unmounts a dead mount.
 _WATCHDOG = """
 import errno, os, subprocess, sys
 sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""Paths in an image as objects, like pathlib's."""
+"""Paths in an image as objects, like those of pathlib."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ImagePath(Traversable):
-    """A path in an image: an ``importlib.resources.abc.Traversable`` with more of the methods of ``pathlib.Path``.
+    """A path in an image: an ``importlib.resources.abc.Traversable`` with further methods of ``pathlib.Path``.
 
     It is absolute, and without ``.`` and ``..``.
     """
@@ -51,7 +51,7 @@ class ImagePath(Traversable):
 
     @property
     def name(self) -> str:
-        """The last name; empty for the root."""
+        """The last component; empty for the root."""
         return posixpath.basename(self._path)
 
     @property
@@ -83,7 +83,7 @@ class ImagePath(Traversable):
             yield ImagePath(self.image, posixpath.join(self._path, name))
 
     def glob(self, pattern: str) -> Iterator["ImagePath"]:
-        """Yields what matches below this path."""
+        """Yields the paths below this one that match the pattern."""
         escaped = "".join("\\" + c if c in "*?[]{}\\" else c for c in self._path)
         for path in self.image.glob(posixpath.join(escaped, pattern)):
             yield ImagePath(self.image, path)

@@ -6,14 +6,14 @@ import posixpath
 from html import escape
 from typing import Iterator, List, Tuple
 
-#: Entries that are looked at for a picture of sizes; an image may have millions.
+#: Most entries summed for the picture of sizes; an image may have millions.
 _MOST_ENTRIES = 200_000
 _WIDTH, _HEIGHT = 480, 160
 _COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
 
 
 def size_text(size: float) -> str:
-    """Returns a size for people: ``1.5 MiB``."""
+    """Formats a size for display, such as ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
             break
@@ -22,12 +22,12 @@ def size_text(size: float) -> str:
 
 
 def shown(text: str) -> str:
-    """Returns a name from an image as it may be printed: names can hold anything, terminal codes among it."""
+    """Escapes unprintable characters of a name: names in an image may contain anything, such as terminal codes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 class Tree:
-    """The tree below a path: ``print`` it, or let a notebook show it."""
+    """The tree below a path, for ``print`` or a notebook."""
 
     def __init__(self, image, path: str, depth: int, most: int) -> None:
         self._image, self._path, self._depth, self._most = image, path, depth, most
@@ -65,7 +65,8 @@ class Tree:
 
 
 def _sizes(image) -> Tuple[dict, int, int, bool]:
-    """Sums the bytes below each name of the root. Returns the sums, files, bytes, and whether that is all."""
+    """Sums the bytes below each name in the root. Returns the sums, the number of files, the total, and whether all
+    entries were counted."""
     sums: dict = {}
     files = total = 0
     for number, entry in enumerate(image.entries("/")):
@@ -80,7 +81,7 @@ def _sizes(image) -> Tuple[dict, int, int, bool]:
 
 
 def _treemap(sums: dict) -> str:
-    """Draws rectangles whose areas are the sizes, each row as wide as the picture, as an SVG."""
+    """Draws an SVG of rectangles with areas proportional to the sizes, in rows as wide as the picture."""
     left = sorted(((size, name) for name, size in sums.items() if size), reverse=True)
     total = sum(size for size, _ in left)
     if not total:

@@ -1,8 +1,8 @@
 """Images for fsspec: ``forerun://a/b::file:///data/x.sqsh``, ``forerun://a/b::s3://bucket/x.sqsh``.
 
-What stands behind ``::`` is the image, in any file system that fsspec knows. Images at ``https://`` and ``s3://``
-servers are fetched by forerun itself, which keeps the chunks that were read in its cache, unless options for that
-protocol are given: then fsspec's file system is used.
+The part after ``::`` names the image, in any file system that fsspec knows. forerun itself fetches images on
+``https://`` and ``s3://`` servers, and caches the chunks that were read. If options for that protocol are given,
+fsspec's file system is used instead.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ForerunFileSystem(AbstractFileSystem):
 
     @classmethod
     def _strip_protocol(cls, path):
-        # `forerun://a/b` has no host: all of it is the path.
+        # `forerun://a/b` has no host; everything is the path.
         return super()._strip_protocol(path).lstrip("/")
 
     def _info(self, path: str, stat) -> Dict[str, Any]:
@@ -61,7 +61,7 @@ class ForerunFileSystem(AbstractFileSystem):
         lstat = self.image.lstat(path)
         if lstat.kind != "symlink":
             return self._info(path, lstat)
-        # As the local file system of fsspec: what the link leads to, with where it leads.
+        # Like fsspec's local file system: details of the target, and the link's destination.
         try:
             info = self._info(path, self.image.stat(path))
         except OSError as error:
@@ -82,13 +82,13 @@ class ForerunFileSystem(AbstractFileSystem):
         return infos if detail else [info["name"] for info in infos]
 
     def walk(self, path, *args, followlinks=False, _below=False, **kwargs):
-        """As fsspec's; links to directories are entered only with `followlinks`, or where `path` is one."""
+        """Like fsspec's, but follows links to directories only with `followlinks`, or if `path` is one."""
         if _below and not followlinks and self.image.lstat(self._strip_protocol(path)).kind == "symlink":
             return
         yield from super().walk(path, *args, followlinks=followlinks, _below=True, **kwargs)
 
     def get_file(self, rpath, lpath, **kwargs):
-        # `get` of a tree does not enter links to directories, and makes no empty directories of them.
+        # `get` of a tree does not follow links to directories, and does not turn them into empty directories.
         path = self._strip_protocol(rpath)
         if self.isdir(path) and self.image.lstat(path).kind == "symlink":
             return
@@ -147,7 +147,7 @@ class ForerunFileSystem(AbstractFileSystem):
             if (start or 0) < 0 or end is None or end < 0:
                 try:
                     size = self.image.stat(path).st_size
-                except OSError:  # Reported where it is read.
+                except OSError:  # Reading it reports the error.
                     size = 0
                 start, end = _clamp(start, 0, size), _clamp(end, size, size)
             wanted.append((path, start or 0, end))

@@ -5,9 +5,9 @@
 >>> sys.path.append("packages.sqsh")              # the root of the image
 >>> sys.path.append("packages.sqsh/lib/python3")  # or a directory in it
 
-A path that begins with that of an image file is then looked into by `import`, as the interpreter does with zip
-archives. Modules may be ``.py`` and ``.pyc``, with their resources (``importlib.resources``). Extension modules are
-not loaded from an image: the system's loader takes files only.
+`import` then searches paths that begin with the path of an image file, as it does for zip archives. Modules may be
+``.py`` and ``.pyc``, with their resources (``importlib.resources``). Extension modules cannot be loaded from an image,
+because the system's loader needs files.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _lock = threading.Lock()
 
 
 def install() -> None:
-    """Lets paths of images stand in ``sys.path``. Does nothing the second time."""
+    """Makes paths in images work in ``sys.path``. Does nothing the second time."""
     if _hook not in sys.path_hooks:
         sys.path_hooks.append(_hook)
         sys.path_importer_cache.clear()
 
 
 def uninstall() -> None:
-    """Takes the hook away. Modules that are loaded stay."""
+    """Removes the hook. Loaded modules stay loaded."""
     if _hook in sys.path_hooks:
         sys.path_hooks.remove(_hook)
         sys.path_importer_cache.clear()
 
 
 def _split(path: str) -> Optional[Tuple[str, str]]:
-    """Splits a path into that of a file and the rest, which lies in it."""
+    """Splits a path into the path of an image file and the path inside it."""
     head, inside = os.path.abspath(path), ""
     while head and head != os.sep:
         if os.path.isfile(head):
@@ -122,7 +122,7 @@ class ImageFinder(PathEntryFinder):
 
 
 class ImageLoader(SourceLoader):
-    """Loads a module from an image, by its bytecode there where that is as new as the source."""
+    """Loads a module from an image. Uses bytecode in the image if it is not older than the source."""
 
     def __init__(self, image: Image, archive: str, inside: str) -> None:
         self._image, self._archive, self._inside = image, archive, inside

@@ -1,7 +1,7 @@
-//! The end of the interpreter, at which no thread of the library may be in a Python object.
+//! Keeps threads of the library out of Python objects while the interpreter exits.
 //!
-//! CPython aborts the process where a thread that is not its own returns from a call while the interpreter ends. So
-//! calls are counted: a handler of `atexit` lets no new one begin, and waits for those that are in flight.
+//! CPython aborts the process if a thread that it did not start returns from a call during exit. So
+//! calls are counted: an `atexit` handler refuses new calls, and waits for those in flight.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::thread;
@@ -10,26 +10,28 @@ use std::time::{Duration, Instant};
 use pyo3::types::{PyAnyMethods, PyCFunction, PyDict, PyTuple};
 use pyo3::{Bound, PyResult, Python};
 
-/// How long the end waits. A call that blocks for longer, in a pipe for instance, must not keep the process.
+/// How long exit waits for calls in flight. A call that blocks longer, for instance on a pipe, must
+/// not stop the process from exiting.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From one look at the calls to the next.
+/// Interval between checks for calls in flight.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Calls in flight. No lock, which a process that is forked meanwhile would inherit locked.
+/// Number of calls in flight. Not a lock, because a fork could copy a lock while it is held.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
-/// The process that has the handler; a forked one registers its own.
+/// The process that registered the handler; a forked process registers its own.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// A call of a Python object, from before its thread attaches to the interpreter until after it has detached.
+/// A call of a Python object, from before its thread attaches to the interpreter until after it has
+/// detached.
 pub struct Call(());
 
 impl Call {
-    /// Begins a call; nothing at the end of the interpreter.
+    /// Begins a call. Returns `None` if the interpreter is exiting.
     pub fn begin() -> Option<Self> {
         CALLS.fetch_add(1, Ordering::SeqCst);
         let call = Self(());
-        // Counted first: either the handler sees this call, or this call sees the end.
+        // Count the call first: either the handler sees the call, or the call sees the exit.
         (!IS_ENDING.load(Ordering::SeqCst)).then_some(call)
     }
 }
@@ -40,13 +42,13 @@ impl Drop for Call {
     }
 }
 
-/// Registers the handler, once in each process that has objects to call.
+/// Registers the exit handler, once in each process that calls Python objects.
 pub fn register(py: Python<'_>) -> PyResult<()> {
     let process = std::process::id();
     if PROCESS.swap(process, Ordering::SeqCst) == process {
         return Ok(());
     }
-    // The threads whose calls a forked process has inherited are not in it.
+    // The threads with calls in flight exist only in the parent of a forked process.
     CALLS.store(0, Ordering::SeqCst);
     let handler = move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
         if std::process::id() == process {

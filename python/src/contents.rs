@@ -1,6 +1,6 @@
-//! Contents of files, read without the interpreter's lock and copied once with it.
+//! Contents of files: read without the interpreter's lock, then copied once with the lock.
 //!
-//! A read releases that lock once: each time that a thread asks for it again, a program that computes in another
+//! A read releases the lock only once, because each time it takes the lock again, another Python
 //! thread has to stop.
 
 use std::io;
@@ -13,18 +13,18 @@ use forerun_engine::Data;
 
 use crate::errors::ENOMEM;
 
-/// The longest part that is read at once: its length may be what only the image claims.
+/// Longest part that is read at once. A longer length may be a false claim of the image.
 const TRUSTED: u64 = 16 << 20;
-/// Bytes read at once of a longer part.
+/// Bytes read at a time of a longer part.
 const STEP: usize = 4 << 20;
 
-/// Contents of a file, or of a part of one.
+/// Contents of a file or of a part of one.
 pub enum Bytes {
-    /// As the engine has them.
+    /// A buffer of the engine.
     Data(Data),
-    /// Put together.
+    /// Several reads put together.
     Long(Vec<u8>),
-    /// A part of what was copied together.
+    /// A range of a buffer with the contents of several files.
     Copied(Arc<Vec<u8>>, Range<usize>),
 }
 
@@ -40,7 +40,8 @@ impl Deref for Bytes {
     }
 }
 
-/// Reads a part of a file: all of it, or less where the file ends. `short` reads a part that is not long.
+/// Reads `range` of a file, or less if the file ends earlier. Calls `short` for a part that is read
+/// at once.
 pub fn read(
     reader: &Reader,
     node: NodeId,
@@ -52,7 +53,7 @@ pub fn read(
     }
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let (mut bytes, mut at) = (Vec::new(), range.start);
-    // All of it at once, before hours are spent on a length that no memory holds.
+    // Allocate everything first, so that an impossible length fails before any reads.
     if bytes.try_reserve_exact(len).is_err() {
         let error = io::Error::from_raw_os_error(ENOMEM);
         return Err(vfs::Error::io(range.start, len, error));

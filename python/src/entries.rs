@@ -1,4 +1,4 @@
-//! Listings and walks, as iterators of entries.
+//! Iterators over directory entries and tree walks.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,17 +14,17 @@ use crate::errors::{Failed, Result};
 use crate::handle::{Handle, Held};
 use crate::stat::Stat;
 
-/// Entries that are taken at once, without the interpreter's lock.
+/// Number of entries fetched at once, without the interpreter's lock.
 const BATCH: usize = 128;
 
-/// An entry of a directory, or a node that a walk has met. Its methods follow symbolic links as those of `os.DirEntry`
-/// do: unless told otherwise.
+/// An entry of a directory, or a node visited by a walk. Like the methods of `os.DirEntry`, its
+/// methods follow symbolic links unless told otherwise.
 #[pyclass(frozen, module = "forerun")]
 pub struct Entry {
     handle: Arc<Handle>,
     path: PathBuf,
     node: u64,
-    /// The process in whose image that is the node.
+    /// The process that opened the image to which `node` belongs.
     process: u32,
     kind: FileType,
     known: Option<Metadata>,
@@ -38,20 +38,21 @@ impl Entry {
         self.path.clone().into()
     }
 
-    /// Returns the last name of the path.
+    /// Returns the last component of the path.
     #[getter]
     fn name(&self) -> OsString {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         name.to_owned()
     }
 
-    /// Returns the kind: `file`, `directory`, `symlink`, `char_device`, `block_device`, `fifo` or `socket`.
+    /// Returns the file type: `file`, `directory`, `symlink`, `char_device`, `block_device`, `fifo`
+    /// or `socket`.
     #[getter]
     const fn kind(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// Returns the number of its node.
+    /// Returns the node number.
     const fn inode(&self) -> u64 {
         self.node
     }
@@ -73,7 +74,7 @@ impl Entry {
         self.kind == FileType::Symlink
     }
 
-    /// Returns its metadata; with `follow_symlinks` that of what a link leads to.
+    /// Returns the metadata; with `follow_symlinks`, that of a link's target.
     #[pyo3(signature = (*, follow_symlinks=true))]
     fn stat(&self, py: Python<'_>, follow_symlinks: bool) -> PyResult<Stat> {
         let follow = follow_symlinks && self.is_symlink();
@@ -109,7 +110,7 @@ impl Entry {
     }
 }
 
-/// Returns the metadata at a path; `known` is its node where the caller knows it.
+/// Returns the metadata at a path. `known` is its node, if the caller knows it.
 pub fn stat(held: &Held, path: &Path, follow: bool, known: Option<u64>) -> Result<Stat> {
     use forerun::vfs::{FollowLast, NodeId, resolve};
     use std::os::unix::ffi::OsStrExt;
@@ -137,7 +138,7 @@ pub fn stat(held: &Held, path: &Path, follow: bool, known: Option<u64>) -> Resul
 pub struct Entries {
     handle: Arc<Handle>,
     held: Held,
-    /// Taken by a thread for as long as it advances; another one is refused.
+    /// Locked by a thread while it advances; a concurrent call raises an error.
     state: Mutex<Advance>,
 }
 
@@ -152,13 +153,11 @@ enum Source {
 }
 
 impl Entries {
-    /// Lists a directory.
     pub fn of_dir(handle: Arc<Handle>, held: Held, path: &Path) -> Result<Self> {
         let source = Source::Dir(held.read_dir(path)?);
         Ok(Self::new(handle, held, source))
     }
 
-    /// Walks a tree.
     pub fn of_tree(handle: Arc<Handle>, held: Held, path: &Path) -> Result<Self> {
         let image = forerun::Image::clone(&held);
         let source = Source::Walk(Box::new(image.into_walk(path)?));
@@ -183,7 +182,7 @@ impl Entries {
             node: entry.node().0,
             process: std::process::id(),
             kind: entry.file_type(),
-            // A walk has read them.
+            // A walk has already read the metadata.
             known: is_walk.then(|| entry.metadata().ok()).flatten(),
         }
     }
@@ -207,7 +206,7 @@ impl Advance {
 }
 
 impl Drop for Entries {
-    /// Leaves what a forked process has inherited as it is.
+    /// Leaks what a forked process has inherited: the parent's threads do not run here.
     fn drop(&mut self) {
         if !self.held.is_ours()
             && let Ok(state) = self.state.get_mut()
@@ -224,7 +223,8 @@ impl Entries {
         this
     }
 
-    /// Returns the next entry. An error concerns one entry or directory; the iterator goes on after it.
+    /// Returns the next entry. An error concerns one entry or directory; the iterator continues
+    /// after it.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Entry>> {
         self.held.check()?;
         let mut state = match self.state.try_lock() {

@@ -1,4 +1,4 @@
-//! Errors on their way to Python, where each becomes an `OSError`.
+//! Conversion of errors to `OSError` and its subclasses.
 
 use std::error::Error as StdError;
 use std::io;
@@ -9,28 +9,28 @@ use forerun_fuse::errno_of;
 use pyo3::types::PyAnyMethods;
 use pyo3::{PyErr, Python};
 
-/// "Cannot allocate memory", which is a `MemoryError` in Python.
+/// "Cannot allocate memory", which Python reports as `MemoryError`.
 pub const ENOMEM: i32 = 12;
 
-/// The result of work that is done without the interpreter's lock.
+/// The result of work done without the interpreter's lock.
 pub type Result<T, E = Failed> = std::result::Result<T, E>;
 
-/// An error, as `forerun._errors` makes an exception of it.
+/// An error, from which `forerun._errors` makes an exception.
 #[derive(Debug)]
 pub struct Failed {
-    /// Short stable name, which chooses the class.
+    /// A short, stable name, which selects the exception class.
     kind: &'static str,
-    /// The cause, without names of files.
+    /// The cause, without file names.
     text: String,
     errno: i32,
     image: Option<PathBuf>,
     path: Option<PathBuf>,
-    /// The byte of the image at which reading or checking failed.
+    /// Offset in the image at which reading or checking failed.
     offset: Option<u64>,
 }
 
 impl Failed {
-    /// Creates the error of a job that is none of an image alone.
+    /// Creates an error for a job that involves more than an image.
     pub fn of(error: &(dyn StdError + 'static)) -> Self {
         let inner = error
             .downcast_ref::<io::Error>()
@@ -58,19 +58,16 @@ impl Failed {
         failed
     }
 
-    /// Adds a path.
     pub fn at(mut self, path: &Path) -> Self {
         self.path.get_or_insert_with(|| path.to_path_buf());
         self
     }
 
-    /// Adds the name of the image.
     pub fn in_image(mut self, image: Option<&Path>) -> Self {
         self.image = image.map(Path::to_path_buf);
         self
     }
 
-    /// Creates the exception.
     fn exception(self, py: Python<'_>) -> PyErr {
         let made = py.import("forerun._errors").and_then(|errors| {
             let names = (self.image, self.path);
@@ -94,7 +91,8 @@ impl From<&forerun::Error> for Failed {
             kind,
             text,
             errno: match error.cause() {
-                // The table of mounts has no number for it, since the kernel expects none.
+                // The table of errno values for mounts does not have it: the kernel does not expect
+                // it.
                 Cause::Image(vfs::Error::Io { source, .. })
                     if source.raw_os_error() == Some(ENOMEM) =>
                 {
@@ -130,7 +128,7 @@ impl From<Failed> for PyErr {
     }
 }
 
-/// Returns the byte of the image that an error is about.
+/// Returns the offset in the image that an error refers to.
 fn offset(error: &vfs::Error) -> Option<u64> {
     match error {
         vfs::Error::Corrupt(corrupt) => Some(corrupt.offset()),

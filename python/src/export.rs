@@ -1,4 +1,4 @@
-//! Files of an image to disk, and as an archive.
+//! Copies files of an image to disk or into a tar archive.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,18 +18,18 @@ use crate::errors::{Failed, Result};
 use crate::handle::Held;
 use crate::interruptible::{self, Counts};
 
-/// Bytes that a file object is given at once.
+/// Bytes passed to a file object at a time.
 const CHUNK: usize = 1 << 20;
 
-/// The part of an image that is wanted.
+/// Which part of an image to copy.
 pub struct Wanted {
-    /// Paths, with all below them; none means all.
+    /// Paths to copy, with everything below them; if empty, everything.
     pub paths: Vec<OsString>,
-    /// Patterns, of which one must match.
+    /// Patterns; a path must match at least one of them.
     pub include: Vec<String>,
-    /// Patterns of what is left out.
+    /// Patterns of paths to leave out.
     pub exclude: Vec<String>,
-    /// Leading names that are cut off.
+    /// Number of leading path components to remove.
     pub strip_components: usize,
 }
 
@@ -46,7 +46,7 @@ impl Wanted {
     }
 }
 
-/// Extracts below `dir`. Returns what was done, and what could not be.
+/// Extracts files below `dir`. Returns what was done, and what failed.
 pub fn to_disk<'py>(
     py: Python<'py>,
     held: &Held,
@@ -90,7 +90,7 @@ fn as_dict<'py>(py: Python<'py>, done: &ExtractReport) -> PyResult<Bound<'py, Py
     Ok(facts)
 }
 
-/// Where an archive goes.
+/// The destination of an archive.
 pub enum Target {
     /// A new file.
     Path(PathBuf),
@@ -98,7 +98,7 @@ pub enum Target {
     Object(Py<PyAny>),
 }
 
-/// Writes an archive. Returns the number of its entries and the failures.
+/// Writes an archive. Returns the number of entries, and what failed.
 pub fn to_tar(
     py: Python<'_>,
     held: &Held,
@@ -130,7 +130,7 @@ pub fn to_tar(
                 Ok(written)
             });
         if let (Err(_), Some(path)) = (&written, &made) {
-            // The first error is the one to report.
+            // Report the first error, not an error of the removal.
             let _is_left = fs::remove_file(path);
         }
         let written = written?;
@@ -159,7 +159,6 @@ impl Write for Stoppable<'_> {
     }
 }
 
-/// A binary file object of Python.
 struct Object(Py<PyAny>);
 
 impl Write for Object {
@@ -167,7 +166,7 @@ impl Write for Object {
         let written = Python::attach(|py| {
             let bytes = PyBytes::new(py, bytes);
             let written = self.0.bind(py).call_method1("write", (bytes,))?;
-            // Some objects take all and return nothing.
+            // Some file objects write everything and return None.
             if written.is_none() {
                 Ok(None)
             } else {

@@ -1,4 +1,4 @@
-//! Where the bytes of a file are in the image.
+//! Where the bytes of a file are stored in the image.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,25 +9,25 @@ use pyo3::{pyclass, pymethods};
 use crate::errors::Result;
 use crate::handle::Held;
 
-/// A piece of a file, and its place in the image. Offsets and lengths are in bytes.
+/// A part of a file, and where it is stored. Offsets and lengths are in bytes.
 #[pyclass(frozen, get_all, module = "forerun")]
 #[derive(Clone, Debug)]
 pub struct Extent {
-    /// First byte of the file.
+    /// Offset in the file.
     start: u64,
-    /// The byte after the last.
+    /// End in the file.
     end: u64,
     /// `stored`, `encoded`, `zero` or `inline`.
     kind: &'static str,
-    /// Number of the store: 0 is the image itself.
+    /// Number of the file or device that holds it; 0 is the image itself.
     blob: Option<u32>,
-    /// Offset in the store of the bytes, or of the block that they are encoded in.
+    /// Offset in that file or device of the bytes, or of the encoded block.
     offset: Option<u64>,
-    /// Length of the bytes as they are stored.
+    /// Stored length in that file or device.
     stored: Option<u64>,
     /// Name of the codec.
     codec: Option<String>,
-    /// Bytes of the decoded block before the first of this piece.
+    /// Offset of the extent in the decoded block.
     skip: Option<u32>,
 }
 
@@ -47,10 +47,9 @@ impl Extent {
     }
 }
 
-/// The most extents that are listed of a file.
+/// Most extents that are listed for a file.
 const MOST: usize = 1 << 20;
 
-/// Returns the extents of a file.
 pub fn extents(image: &Held, path: &Path) -> Result<Vec<Extent>> {
     let file = image.file(path)?;
     let mut found = Vec::new();

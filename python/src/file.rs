@@ -1,4 +1,4 @@
-//! An open file of an image, under the `io.RawIOBase` of the package.
+//! An open file of an image. The package wraps it as an `io.RawIOBase`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,18 @@ use crate::contents::{self, Bytes};
 use crate::errors::{Failed, Result};
 use crate::handle::{Handle, Held};
 
-/// Bytes read at once while a file is read in order.
+/// Bytes read at a time by sequential reads.
 const STEP: usize = 128 << 10;
-/// The fewest bytes read at once.
+/// Fewest bytes read at a time.
 const PAGE: usize = 4 << 10;
-/// A file, its position, and the bytes read last. Threads may share it: each read advances the position before it
-/// reads.
+/// An open file with a position and a buffer. Threads may share it: each read advances the position
+/// before it reads.
 #[pyclass(frozen, module = "forerun")]
 pub struct RawFile {
     handle: Arc<Handle>,
     path: PathBuf,
-    /// Locked with the interpreter's lock held, and never across its release.
+    /// A thread locks it while holding the interpreter's lock, and unlocks it before releasing that
+    /// lock.
     state: Mutex<Position>,
 }
 
@@ -36,7 +37,6 @@ struct Position {
     ahead_at: u64,
 }
 
-/// A part of a file that is to be read.
 struct Part {
     held: Held,
     node: NodeId,
@@ -57,7 +57,6 @@ impl Part {
 }
 
 impl RawFile {
-    /// Opens a regular file.
     pub fn open(py: Python<'_>, handle: Arc<Handle>, path: PathBuf) -> PyResult<Self> {
         let held = handle.image(py)?;
         let file = py.detach(|| held.file(&path).map_err(Failed::from))?;
@@ -77,7 +76,7 @@ impl RawFile {
         })
     }
 
-    /// Finds the file anew in a forked process.
+    /// In a forked process, opens the file again.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         if self.state.lock().unpoisoned().held.is_ours() {
             return Ok(());
@@ -87,19 +86,19 @@ impl RawFile {
         let mut state = self.state.lock().unpoisoned();
         state.held = held;
         state.node = file.node();
-        // What was read ahead belongs to the parent's buffers, which this process leaves alone.
+        // The buffer belongs to the parent's threads, so this process must not drop it.
         std::mem::forget(std::mem::take(&mut state.ahead));
         Ok(())
     }
 
-    /// Reads all of a part.
+    /// Reads a part completely.
     fn whole<'py>(&self, py: Python<'py>, part: &Part) -> PyResult<Bound<'py, PyBytes>> {
         let read = py.detach(|| part.read());
         let read = read.map_err(|error| Failed::from(error).at(&self.path))?;
         Ok(PyBytes::new(py, &read))
     }
 
-    /// Returns bytes from `offset` on, a copy of what was read last where that has them.
+    /// Returns bytes from `offset` on, from the buffer if it holds them.
     fn bytes_at<'py>(
         &self,
         py: Python<'py>,
@@ -137,14 +136,15 @@ impl Position {
         }
     }
 
-    /// Returns the bytes if all of them, or all up to the end of the file, were read last.
+    /// Returns `len` bytes, or fewer at the end of the file. Returns `None` if the buffer lacks
+    /// some.
     fn kept(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let left = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let part = self.kept_part(offset, len);
         (part.len() == len.min(left)).then_some(part)
     }
 
-    /// Returns the bytes from `offset` on that were read last.
+    /// Returns the buffered bytes from `offset` on.
     fn kept_part(&self, offset: u64, len: usize) -> &[u8] {
         let start = offset.checked_sub(self.ahead_at);
         let start = start.and_then(|start| usize::try_from(start).ok());
@@ -153,7 +153,7 @@ impl Position {
         kept.get(..len).unwrap_or(kept)
     }
 
-    /// Returns how much to read at `offset`: more where the bytes before it were read last.
+    /// Returns how much to read at `offset`: more if the preceding bytes are in the buffer.
     fn step(&self, offset: u64) -> usize {
         let end = u64::try_from(self.ahead.len()).unwrap_or(u64::MAX);
         if offset == self.ahead_at.saturating_add(end) {
@@ -183,7 +183,8 @@ impl RawFile {
         self.state.lock().unpoisoned().position = position;
     }
 
-    /// Reads up to `len` bytes, fewer only at the end of the file; all that is left without a number.
+    /// Reads up to `len` bytes, or everything that is left if no length is given. Returns less only
+    /// at the end of the file.
     #[pyo3(signature = (len=None))]
     fn read<'py>(&self, py: Python<'py>, len: Option<usize>) -> PyResult<Bound<'py, PyBytes>> {
         self.refresh(py)?;
@@ -203,7 +204,8 @@ impl RawFile {
         read
     }
 
-    /// Returns bytes at the position without advancing it, at least one where there is one.
+    /// Returns buffered bytes at the position without advancing it; at least one byte unless the
+    /// file ends there.
     fn peek<'py>(&self, py: Python<'py>, len: usize) -> PyResult<Bound<'py, PyBytes>> {
         self.refresh(py)?;
         let offset = self.state.lock().unpoisoned().position;
@@ -220,7 +222,7 @@ impl RawFile {
         Ok(PyBytes::new(py, state.kept_part(offset, PAGE)))
     }
 
-    /// Reads up to `len` bytes from `offset` on, and leaves the position alone.
+    /// Reads up to `len` bytes from `offset` on, without moving the position.
     fn pread<'py>(
         &self,
         py: Python<'py>,
@@ -233,7 +235,7 @@ impl RawFile {
     }
 }
 
-/// Reads the whole file at `path` into `bytes`.
+/// Reads the whole file at `path` into a `bytes` object.
 pub fn read_path<'py>(
     py: Python<'py>,
     held: &Held,
@@ -246,7 +248,7 @@ pub fn read_path<'py>(
     Ok(PyBytes::new(py, &read))
 }
 
-/// Finds a file that is to be read whole.
+/// Finds a file to be read completely.
 fn whole(held: &Held, path: &std::path::Path) -> Result<Part> {
     let file = held.file(path)?;
     let size = file.metadata().size;

@@ -1,8 +1,8 @@
 //! An open image that survives a fork of the process.
 //!
-//! The threads that read ahead and decode belong to the process that opened the image; a lock of theirs may be
-//! held at the moment of a fork. So a forked process opens the image again, at its first use, and keeps its hands
-//! off what it has inherited.
+//! The threads that read ahead and decode belong to the process that opened the image, and may hold
+//! locks during a fork. So a forked process opens the image again at its first use, and never
+//! touches the inherited one.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -18,18 +18,18 @@ use pyo3::{PyErr, PyResult, Python};
 use crate::errors::Result;
 use crate::source::FileObject;
 
-/// The place that an image was opened from.
+/// Where an image was opened from.
 pub enum Place {
-    /// A path or an address; of a local file its descriptor too, so that a forked process opens the same file
-    /// though another one has its name by then.
+    /// A path or an address. For a local file also its descriptor, so that a forked process opens
+    /// the same file even if it was replaced.
     Name(PathBuf, Option<File>),
-    /// Several of them, shown as one tree.
+    /// Several paths or addresses, shown as one tree.
     Layers(Vec<PathBuf>),
-    /// A file object, with the name that it has.
+    /// A file object, and its name if it has one.
     Object(Arc<FileObject>, Option<PathBuf>),
 }
 
-/// An image of one process. In another one it is of no use.
+/// An image opened by one process. Other processes must not use it.
 #[derive(Clone, Debug)]
 pub struct Held {
     process: u32,
@@ -49,7 +49,7 @@ impl Held {
         self.process == std::process::id()
     }
 
-    /// Refuses an iterator or a mount that another process has made.
+    /// Raises an error for an iterator or mount that another process created.
     pub fn check(&self) -> PyResult<()> {
         if self.is_ours() {
             Ok(())
@@ -70,7 +70,8 @@ impl Deref for Held {
 }
 
 impl Drop for Held {
-    /// Leaves what a forked process has inherited as it is: its threads do not run here, and its locks may be held.
+    /// Leaks what a forked process has inherited: its threads do not run here, and its locks may be
+    /// held.
     fn drop(&mut self) {
         if !self.is_ours() {
             std::mem::forget(self.image.clone());
@@ -78,16 +79,16 @@ impl Drop for Held {
     }
 }
 
-/// An image that is opened, again in each process that uses it.
+/// An image that each process opens again at its first use.
 pub struct Handle {
     place: Place,
     options: OpenOptions,
-    /// Nothing once it is closed. Locked with the interpreter's lock held, and never across its release.
+    /// `None` once the image is closed. A thread locks it while holding the interpreter's lock, and
+    /// unlocks it before releasing that lock.
     held: Mutex<Option<Held>>,
 }
 
 impl Handle {
-    /// Opens the image.
     pub fn open(py: Python<'_>, place: Place, options: OpenOptions) -> PyResult<Self> {
         let image = py.detach(|| open(&place, &options, false))?;
         Ok(Self {
@@ -97,7 +98,7 @@ impl Handle {
         })
     }
 
-    /// Returns the image of this process.
+    /// Returns this process's image.
     pub fn image(&self, py: Python<'_>) -> PyResult<Held> {
         let held = self.held.lock().unpoisoned().clone();
         match held {
@@ -117,19 +118,18 @@ impl Handle {
         let mut held = self.held.lock().unpoisoned();
         match &*held {
             None => Err(closed()),
-            // Another thread was faster.
+            // Another thread opened it first.
             Some(other) if other.is_ours() => Ok(other.clone()),
             Some(_) => Ok(held.insert(Held::new(image)).clone()),
         }
     }
 
-    /// Closes the image, and returns it for the caller to drop. Files and iterators of it stay usable until they
-    /// end.
+    /// Closes the image, and returns it for the caller to drop. Files and iterators of it stay
+    /// usable.
     pub fn take(&self) -> Option<Held> {
         self.held.lock().unpoisoned().take()
     }
 
-    /// Returns whether it is closed.
     pub fn is_closed(&self) -> bool {
         self.held.lock().unpoisoned().is_none()
     }
@@ -139,7 +139,7 @@ fn closed() -> PyErr {
     PyValueError::new_err("the image is closed")
 }
 
-/// Opens what `place` names; `again` is that of a forked process.
+/// Opens `place`. `again` is set in a forked process.
 fn open(place: &Place, options: &OpenOptions, again: bool) -> Result<Image> {
     Ok(match place {
         Place::Name(_, Some(file)) if again => {

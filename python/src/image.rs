@@ -1,4 +1,4 @@
-//! The image as an object.
+//! The class `Image`.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,7 +30,7 @@ use crate::stat::Stat;
 #[pyclass(frozen, subclass, module = "forerun")]
 pub struct Image {
     handle: Arc<Handle>,
-    /// Path or address, or nothing for a file object without a name.
+    /// Path or address; `None` for a file object without a name.
     name: Option<OsString>,
 }
 
@@ -40,7 +40,7 @@ impl Image {
     }
 }
 
-/// Finds out what a caller of `forerun.open` names.
+/// Converts the argument of `forerun.open` to a place.
 fn place(source: &Bound<'_, PyAny>) -> PyResult<Place> {
     if source.is_instance_of::<PyList>() {
         return Ok(Place::Layers(source.extract()?));
@@ -55,13 +55,14 @@ fn place(source: &Bound<'_, PyAny>) -> PyResult<Place> {
     if name.to_str().is_some_and(|name| name.contains("://")) {
         return Ok(Place::Name(name, None));
     }
-    // A later change of the working directory changes nothing, and neither does a pickle elsewhere.
+    // Make the path absolute, so that a later change of the working directory, or unpickling
+    // elsewhere, does not matter.
     let name = std::path::absolute(&name).unwrap_or(name);
     let file = source.py().detach(|| local_file(&name));
     Ok(Place::Name(name, file))
 }
 
-/// Opens a local file for processes that are forked. Not a pipe, which would wait for a writer.
+/// Opens a local file for forked processes. Not a pipe, which would block until a writer opens it.
 fn local_file(name: &Path) -> Option<File> {
     let kind = name.metadata().ok()?.file_type();
     let is_image = kind.is_file() || kind.is_block_device();
@@ -104,7 +105,7 @@ impl Image {
         }
     }
 
-    /// Returns the path or address by which the image is opened again.
+    /// Returns the path or address with which to open the image again.
     fn address(&self) -> Option<OsString> {
         self.name.clone()
     }
@@ -124,12 +125,13 @@ impl Image {
     /// Closes the image. Does nothing the second time.
     fn close(&self, py: Python<'_>) {
         let handle = &self.handle;
-        // Not with the interpreter's lock: a thread of the image may want it to read from a file object.
+        // Drop it without the interpreter's lock: a thread of the image may need the lock to read
+        // from a file object.
         let held = handle.take();
         py.detach(|| drop(held));
     }
 
-    /// Returns facts of the image as a whole.
+    /// Returns facts about the image as a whole.
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let held = self.held(py)?;
         let volume = held.reader().fs().volume();
@@ -159,14 +161,15 @@ impl Image {
         RawFile::open(py, Arc::clone(&self.handle), path.0)
     }
 
-    /// Returns the metadata at `path`. Symbolic links are followed, the last one only with `follow_symlinks`.
+    /// Returns the metadata at `path`. Follows symbolic links, but the last component only with
+    /// `follow_symlinks`.
     #[pyo3(signature = (path="/".into(), *, follow_symlinks=true))]
     fn stat(&self, py: Python<'_>, path: InImage, follow_symlinks: bool) -> PyResult<Stat> {
         let held = self.held(py)?;
         Ok(py.detach(|| stat(&held, &path.0, follow_symlinks, None))?)
     }
 
-    /// Returns whether `path` leads to a file or directory.
+    /// Returns whether `path` exists.
     fn exists(&self, py: Python<'_>, path: InImage) -> PyResult<bool> {
         let held = self.held(py)?;
         Ok(py.detach(|| held.exists(&path.0).map_err(Failed::from))?)
@@ -190,7 +193,7 @@ impl Image {
         })?)
     }
 
-    /// Returns the extended attributes at `path`: names and values.
+    /// Returns the extended attributes at `path` as a dict of names and values.
     #[pyo3(signature = (path="/".into()))]
     fn xattrs<'py>(&self, py: Python<'py>, path: InImage) -> PyResult<Bound<'py, PyDict>> {
         let held = self.held(py)?;
@@ -221,7 +224,8 @@ impl Image {
         Ok(py.detach(|| Entries::of_dir(handle, held, &path.0))?)
     }
 
-    /// Walks `path` and all below it, a directory before what is in it. Symbolic links are not followed.
+    /// Walks `path` and everything below it, each directory before its contents. Does not follow
+    /// symbolic links.
     #[pyo3(signature = (path="/".into()))]
     fn entries(&self, py: Python<'_>, path: InImage) -> PyResult<Entries> {
         let held = self.held(py)?;
@@ -229,15 +233,15 @@ impl Image {
         Ok(py.detach(|| Entries::of_tree(handle, held, &path.0))?)
     }
 
-    /// Returns the paths that a pattern stands for, in byte order: `*`, `?`, `[...]` and `{a,b}` stay within a
-    /// name, `**` crosses slashes.
+    /// Returns the paths that match a pattern, in byte order: `*`, `?`, `[...]` and `{a,b}` match
+    /// within a name, `**` also matches slashes.
     fn glob(&self, py: Python<'_>, pattern: InImage) -> PyResult<Vec<OsString>> {
         use std::os::unix::ffi::OsStringExt;
         let held = self.held(py)?;
         Ok(py.detach(|| {
             let pattern = OsString::from(pattern.0).into_vec();
             match expand(held.reader(), &pattern) {
-                // A pattern without wildcards is not looked for.
+                // A pattern without wildcards is returned without a lookup.
                 Ok(found) if found == [pattern.as_slice()] => {
                     let path = PathBuf::from(OsString::from_vec(pattern));
                     let is_there = held.exists(&path).map_err(Failed::from)?;
@@ -253,13 +257,13 @@ impl Image {
         })?)
     }
 
-    /// Returns where the bytes of a file are in the image.
+    /// Returns where the bytes of a file are stored in the image.
     fn map(&self, py: Python<'_>, path: InImage) -> PyResult<Vec<Extent>> {
         let held = self.held(py)?;
         Ok(py.detach(|| extents(&held, &path.0))?)
     }
 
-    /// Returns the counters of the image's boundaries since it was opened.
+    /// Returns the image's counters of reads and decodes since it was opened.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let held = self.held(py)?;
         let stats = PyDict::new(py);
@@ -269,7 +273,7 @@ impl Image {
         Ok(stats)
     }
 
-    /// Reads files, or parts of them, on several threads, ahead of the iterator that this returns.
+    /// Reads files, or parts of them, on several threads, ahead of the returned iterator.
     #[pyo3(signature = (wanted, workers, in_order, memory, as_errors))]
     fn read_ahead(
         &self,
@@ -287,7 +291,7 @@ impl Image {
         ReadMany::new(held, wanted, workers, (in_order, as_errors), memory)
     }
 
-    /// Extracts to a directory.
+    /// Extracts files to a directory.
     #[pyo3(signature = (dir, paths, include, exclude, strip_components, force, threads, report))]
     #[allow(clippy::too_many_arguments)] // Keywords of the method of the package.
     fn extract_to<'py>(

@@ -1,4 +1,4 @@
-//! Long jobs that Ctrl-C ends.
+//! Long jobs that Ctrl-C cancels.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use pyo3::{Bound, PyAny, PyErr, PyResult, Python};
 
 use crate::errors::{Failed, Result};
 
-/// Time between two looks at signals, and two calls of a report.
+/// Interval between checks for signals, and between calls of a report.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How far a job has come, counted by its threads.
+/// The progress of a job, updated by its threads.
 #[derive(Debug, Default)]
 pub struct Counts {
     total_bytes: AtomicU64,
@@ -43,8 +43,8 @@ impl Counts {
     }
 }
 
-/// Runs `job` in a thread, while this one looks for signals and calls `report`. Sets `stop` when a signal's handler
-/// or the report raises, and waits for the job to end.
+/// Runs `job` in a thread, while this thread checks for signals and calls `report`. If a signal
+/// handler or `report` raises an exception, sets `stop` and waits for the job to end.
 pub fn run<T: Send>(
     py: Python<'_>,
     report: Option<&Bound<'_, PyAny>>,
@@ -53,7 +53,7 @@ pub fn run<T: Send>(
     job: impl FnOnce() -> Result<T> + Send,
 ) -> PyResult<T> {
     let (send, done) = channel();
-    // A receiver cannot be shared; the closure below borrows it.
+    // A `Receiver` is not `Sync`, so the closure below cannot borrow it without a mutex.
     let done = Mutex::new(done);
     thread::scope(|scope| {
         scope.spawn(move || {

@@ -1,14 +1,14 @@
-//! The library for Python: the part in Rust, `forerun._forerun`.
+//! The Rust part of the Python library: `forerun._forerun`.
 //!
-//! Classes here hold open images and move bytes; how they look to a Python program is the package in
-//! `forerun/`. Three rules hold everywhere:
+//! Classes here hold open images and move bytes; the package in `forerun/` is what Python programs
+//! see. Three rules apply everywhere:
 //!
-//! - Whatever may read, decode or wait runs without the interpreter's lock.
-//! - A lock of ours is taken with the interpreter's lock held and given back before that is released, or the
-//!   other way round; no lock is held across both. So no two threads wait for each other, and no process is forked
-//!   while another thread holds one of the first kind.
-//! - A process that was forked shares no thread with its parent. What it finds open, it opens anew (`handle.rs`),
-//!   and it never drops what the parent's threads work with.
+//! - Code that may read, decode or wait runs without the interpreter's lock.
+//! - Each of our own locks is either taken and released while the interpreter's lock is held, or
+//!   taken before the interpreter's lock and released after it. So no two threads wait for each
+//!   other, and no process is forked while another thread holds a lock of the first kind.
+//! - A forked process shares no threads with its parent. It opens again what it finds open
+//!   (`handle.rs`), and never drops what the parent's threads use.
 
 mod at_exit;
 mod contents;
@@ -30,7 +30,7 @@ mod stat;
 
 use pyo3::pymodule;
 
-/// The module below the package `forerun`.
+/// The extension module of the package `forerun`.
 #[pymodule]
 mod _forerun {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Mounts of this process.
+//! Mounts served by this process.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,19 +13,20 @@ use pyo3::{Bound, PyRef, PyResult, Python, pyclass, pymethods};
 use crate::errors::{Failed, Result};
 use crate::handle::Held;
 
-/// A mounted image, served by threads of this process. Without the interpreter's lock: the program that looks into
-/// the mount may be this one.
+/// A mounted image, served by threads of this process. They do not need the interpreter's lock,
+/// because this program itself may access the mount.
 #[pyclass(frozen, module = "forerun")]
 pub struct Mount {
-    /// The process that serves it. A process that was forked leaves it alone.
+    /// The process that serves the mount. A forked process must not touch it.
     process: u32,
     path: OsString,
-    /// Nothing once it is unmounted. Locked with the interpreter's lock held, and never across its release.
+    /// `None` once it is unmounted. A thread locks it while holding the interpreter's lock, and
+    /// unlocks it before releasing that lock.
     mounted: Mutex<Option<forerun_fuse::Mount>>,
 }
 
 impl Mount {
-    /// Mounts an image on a directory, with options as `forerun mount -o` takes them.
+    /// Mounts an image on a directory. `options` has the syntax of `forerun mount -o`.
     pub fn new(held: &Held, dir: &Path, options: &str) -> Result<Self> {
         let mut options = MountOptions::parse(options).map_err(|error| Failed::of(&error))?;
         if options.fsname.is_none() {
@@ -47,7 +48,7 @@ impl Mount {
 }
 
 impl Drop for Mount {
-    /// Leaves the mount of its parent to it.
+    /// In a forked process, leaves the parent's mount alone.
     fn drop(&mut self) {
         let mounted = self.mounted.lock().unpoisoned().take();
         if self.is_ours() {
@@ -60,19 +61,20 @@ impl Drop for Mount {
 
 #[pymethods]
 impl Mount {
-    /// Returns the directory, without symbolic links.
+    /// Returns the mountpoint, without symbolic links.
     #[getter]
     fn path(&self) -> OsString {
         self.path.clone()
     }
 
-    /// Returns whether it is mounted still, as far as this process has to do with it.
+    /// Returns false once this process has unmounted the image.
     #[getter]
     fn mounted(&self) -> bool {
         self.mounted.lock().unpoisoned().is_some()
     }
 
-    /// Unmounts. Programs that have files of it open may read on in those. Does nothing the second time.
+    /// Unmounts the image. Programs can still read the files that they have open. A second call
+    /// does nothing.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
         if !self.is_ours() {
             let message = "the process that mounted it unmounts it";

@@ -1,4 +1,4 @@
-//! Options of opening an image, as keywords of `forerun.open`.
+//! Options of opening an image, from keywords of `forerun.open`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::types::{PyAnyMethods, PyDict, PyDictMethods};
 use pyo3::{Bound, PyAny, PyResult};
 
-/// Reads the keywords. `None` leaves a default.
+/// Converts the keywords. `None` keeps a default.
 pub fn open_options(given: &Bound<'_, PyDict>) -> PyResult<OpenOptions> {
     let mut options = OpenOptions::default();
     for (name, value) in given.iter() {
@@ -25,7 +25,7 @@ pub fn open_options(given: &Bound<'_, PyDict>) -> PyResult<OpenOptions> {
     Ok(options)
 }
 
-/// Sets an option of any image. Returns whether there is one of this name.
+/// Sets an option of any image. Returns false if no option has this name.
 fn of_image(options: &mut OpenOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     match name {
         "offset" => options.offset = value.extract()?,
@@ -55,7 +55,7 @@ fn of_image(options: &mut OpenOptions, name: &str, value: &Bound<'_, PyAny>) -> 
     Ok(true)
 }
 
-/// Sets an option of images at servers. Returns whether there is one of this name.
+/// Sets an option of images on servers. Returns false if no option has this name.
 fn of_server(options: &mut OpenOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let remote = &mut options.remote;
     match name {

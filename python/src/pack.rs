@@ -1,4 +1,4 @@
-//! Making an image of a directory.
+//! Packs a directory into an image.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use pyo3::{Bound, PyResult, Python, pyfunction};
 use crate::errors::Failed;
 use crate::interruptible::{self, Counts};
 
-/// Packs the directory `source` into the new file `image`. Returns facts of the image.
+/// Packs the directory `source` into the new file `image`. Returns facts about the image.
 #[pyfunction]
 #[pyo3(signature = (
     source, image, *, format="squashfs", compressor=None, level=None, block_size=None, threads=0,
@@ -59,7 +59,7 @@ pub fn pack<'py>(
     Ok(facts)
 }
 
-/// Returns the names of the formats that `pack` makes.
+/// Returns the names of the formats that `pack` can write.
 #[pyfunction]
 pub fn packable_formats() -> Vec<&'static str> {
     PackOptions::FORMATS.to_vec()

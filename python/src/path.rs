@@ -1,4 +1,4 @@
-//! Paths in an image, as Python programs give them.
+//! Paths in an image, as Python programs pass them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use pyo3::types::{PyBytes, PyBytesMethods};
 use pyo3::{Borrowed, FromPyObject, PyAny, PyErr};
 
-/// A path in an image: `str` as the file system's encoding decodes bytes, `bytes`, or `os.PathLike`.
+/// A path in an image: `str` in the file system encoding, `bytes`, or `os.PathLike`.
 pub struct InImage(pub PathBuf);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for InImage {

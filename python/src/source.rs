@@ -1,4 +1,4 @@
-//! A file object of Python as the source of an image.
+//! A Python file object as the source of an image.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,20 +11,21 @@ use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python};
 
 use crate::at_exit::{self, Call};
 
-/// A binary file object that can seek. Reads take turns: the object has one position.
+/// A seekable binary file object. It has only one position, so reads take turns.
 pub struct FileObject {
     object: Py<PyAny>,
     len: u64,
-    /// Taken before the interpreter's lock, by threads that do not hold that: the object's methods may release it.
+    /// Taken before the interpreter's lock, by threads that do not hold that lock, because methods
+    /// of the object may release it.
     turn: Mutex<()>,
 }
 
 impl FileObject {
-    /// Takes a file object, and asks for its length.
+    /// Wraps a file object, and determines its length.
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         at_exit::register(object.py())?;
         let len = object.call_method1("seek", (0, 2))?;
-        // Raw files return the position, others may return nothing.
+        // Raw files return the position; others may return None.
         let len = if len.is_none() {
             object.call_method0("tell")?
         } else {
@@ -67,7 +68,7 @@ impl ReadAt for FileObject {
         }
         let _turn = self.turn.lock().unpoisoned();
         let read = Call::begin().and_then(|_call| {
-            // At the end of the interpreter there is no object left to read from.
+            // While the interpreter exits, the object cannot be read any more.
             Python::try_attach(|py| self.read(py, offset, out).map_err(failed))
         });
         read.unwrap_or_else(|| Err(io::Error::other("the interpreter has ended")))

@@ -1,4 +1,4 @@
-//! Metadata of a file, as `os.stat_result` has it.
+//! Metadata of a file, in the form of `os.stat_result`.
 
 use forerun::vfs::{Device, FileType, Metadata};
 use pyo3::{pyclass, pymethods};
@@ -12,13 +12,12 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Creates it from what the driver says of a node.
     pub const fn new(metadata: Metadata, node: u64) -> Self {
         Self { metadata, node }
     }
 }
 
-/// Returns the bits of the kind in a mode.
+/// Returns the file type bits of a mode.
 pub const fn kind_bits(kind: FileType) -> u32 {
     match kind {
         FileType::Fifo => 0o010_000,
@@ -33,19 +32,19 @@ pub const fn kind_bits(kind: FileType) -> u32 {
 
 #[pymethods]
 impl Stat {
-    /// Returns the kind and the permissions.
+    /// Returns the file type and permissions.
     #[getter]
     fn st_mode(&self) -> u32 {
         kind_bits(self.metadata.kind) | u32::from(self.metadata.mode)
     }
 
-    /// Returns the number of the node in the image.
+    /// Returns the node number in the image.
     #[getter]
     const fn st_ino(&self) -> u64 {
         self.node
     }
 
-    /// Returns the number of names.
+    /// Returns the number of hard links.
     #[getter]
     const fn st_nlink(&self) -> u32 {
         self.metadata.nlink
@@ -69,7 +68,7 @@ impl Stat {
         self.metadata.size
     }
 
-    /// Returns the time of the last change of contents, in seconds since 1970.
+    /// Returns the modification time, in seconds since 1970.
     #[getter]
     #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Python's own attribute is as inexact.
     fn st_mtime(&self) -> f64 {
@@ -77,7 +76,7 @@ impl Stat {
         mtime.seconds as f64 + f64::from(mtime.nanoseconds) / 1e9
     }
 
-    /// Returns the same time in nanoseconds.
+    /// Returns the modification time, in nanoseconds since 1970.
     #[getter]
     fn st_mtime_ns(&self) -> i128 {
         let mtime = self.metadata.mtime;
@@ -91,7 +90,8 @@ impl Stat {
         (major, minor)
     }
 
-    /// Returns the kind: `file`, `directory`, `symlink`, `char_device`, `block_device`, `fifo` or `socket`.
+    /// Returns the file type: `file`, `directory`, `symlink`, `char_device`, `block_device`, `fifo`
+    /// or `socket`.
     #[getter]
     const fn kind(&self) -> &'static str {
         self.metadata.kind.name()

@@ -1,4 +1,4 @@
-//! How fast images in memory are opened, and walked with all metadata: `cargo bench -p forerun`.
+//! Measures opening images in memory, and walking them with all metadata: `cargo bench -p forerun`.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -17,7 +17,6 @@ fn main() {
     divan::main();
 }
 
-/// Makes an image of many small files in directories.
 fn image(format: &str) -> MemorySource {
     let (mut tree, mut dir) = (Tree::default(), Tree::ROOT);
     for n in 0..FILES {

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use forerun::{FileType, Image};
 
-/// Writes a line for each problem to `out`. Returns how many there are.
+/// Writes a line for each problem to `out`. Returns the number of problems.
 pub fn run(image: &Path, out: &mut dyn Write) -> Result<usize, Box<dyn Error>> {
     let image = Image::open(image)?;
     let mut problems = Vec::new();
-    // What reading does not look at: checksums and reserved fields of the image as a whole.
+    // Checks what reading skips: checksums and reserved fields of the image as a whole.
     let report = &mut |found: forerun::vfs::Problem| problems.push(found.error.to_string());
     image.reader().fs().check(None, report)?;
     for entry in image.walk() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use forerun::{FileType, Image};
 
-/// Writes the number of files and the sum of their lengths to `out`.
+/// Writes the number of files and their total length to `out`.
 pub fn run(image: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let image = Image::open(image)?;
     let (mut files, mut bytes) = (0_u64, 0_u64);

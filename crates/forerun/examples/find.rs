@@ -6,7 +6,8 @@ use std::path::Path;
 
 use forerun::Image;
 
-/// Writes each such path to `out`. Goes on after a directory that cannot be read.
+/// Writes each path whose name contains `text` to `out`. Continues after a directory that cannot be
+/// read.
 pub fn run(image: &Path, text: &str, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let image = Image::open(image)?;
     for entry in image.walk() {

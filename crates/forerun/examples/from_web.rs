@@ -1,5 +1,5 @@
-//! Prints a file of an image at a web server; fetches only the parts that are read:
-//! `from_web https://HOST/IMAGE PATH`.
+//! Prints a file of an image on a web server; fetches only the parts that are read: `from_web
+//! https://HOST/IMAGE PATH`.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [url, path] = args.as_slice() else {
         return Err("usage: from_web URL PATH".into());
     };
-    // Parts that were fetched stay in the user's cache directory.
+    // Fetched parts stay in the user's cache directory.
     let options = OpenOptions::new();
     run((url, path), &options, &mut io::stdout().lock())
 }

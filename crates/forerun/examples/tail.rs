@@ -1,4 +1,4 @@
-//! Prints the last bytes of a file, by the traits of `std::io`: `tail IMAGE PATH BYTES`.
+//! Prints the last bytes of a file, using the traits of `std::io`: `tail IMAGE PATH BYTES`.
 
 use std::error::Error;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use forerun::Image;
 
-/// Writes the last `bytes` bytes of the file to `out`; the whole file if it is shorter.
+/// Writes the last `bytes` bytes of the file to `out`, or the whole file if it is shorter.
 pub fn run(
     image: &Path,
     path: &str,

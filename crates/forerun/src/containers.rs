@@ -1,5 +1,5 @@
-//! Container images as they are: the layers of one, each verified as a whole, by its table of contents, or by an index
-//! that was made when it was verified as a whole.
+//! Chooses how each layer of a container image is read and verified: as a whole, by its table of
+//! contents, or by an index made when the layer was last verified as a whole.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::kept_index::{kept_index, proven};
 use crate::layer_source::{BY_CONTENTS, BY_INDEX, BY_NAMED_INDEX, LayerSource, LazyLayer};
 use crate::whole::ensure_whole;
 
-/// Bytes at the end of a layer with a footer that are fetched at once: most tables of contents fit.
+/// Bytes fetched at once from the end of a layer with a footer. Most tables of contents fit.
 const TAIL: u64 = 256 << 10;
 
 /// Prepares the layers of a container image for [`Image::from_layers`](crate::Image::from_layers).
 ///
-/// A layer with a table of contents that its manifest vouches for is read by it, and a layer whose index the cache has
-/// by that. Their parts are fetched when they are wanted. Each of the others is fetched from now on, all at once:
-/// opening the image reads it as it comes, and waits until all of it was compared with its digest, since a manifest
-/// vouches for nothing finer.
+/// A layer with a table of contents that its manifest names, or with an index in the cache, is
+/// fetched in parts on demand. All other layers are fetched from now on, at the same time: opening
+/// the image reads them as they arrive, and waits until each was compared with its digest, because
+/// the manifest has no digest for smaller parts.
 #[must_use]
 pub fn container_layers(
     layers: Vec<Arc<RemoteImage>>,
     options: &RemoteOptions,
 ) -> Vec<LayerSource> {
-    // All are asked for before the first is waited for.
+    // Request all layers before waiting for the first one.
     let layers: Vec<_> = layers
         .into_iter()
         .map(|layer| {
             let how = How::of(&layer, options);
             match &how {
                 How::Contents(table) => fetch_table(&layer, table),
-                // Tables of SOCI are on their way.
+                // The fetch of SOCI's tables has already started.
                 How::Index(_) | How::Named(_) | How::Soci(_) => {}
                 How::Whole(_) => layer.prefetch_all(),
             }
@@ -46,17 +46,16 @@ pub fn container_layers(
         .collect()
 }
 
-/// How a layer is read.
 enum How {
-    /// By a table of contents that its manifest vouches for.
+    /// By a table of contents whose digest is in the manifest.
     Contents(ProvenTable),
-    /// By an index that was made when it was verified as a whole.
+    /// By an index made when the layer was last verified as a whole.
     Index(Arc<dyn KeepIndex>),
-    /// By an index from elsewhere, which the caller vouches for.
+    /// By an index from elsewhere, which the caller trusts.
     Named(Arc<dyn KeepIndex>),
-    /// By a table of contents that SOCI made of it.
+    /// By a table of contents that SOCI made.
     Soci(Arc<RemoteImage>),
-    /// Once all of it is here and was verified. Its index has a place.
+    /// As a whole, once it was fetched and verified. The index, if any, is stored afterwards.
     Whole(Option<Arc<dyn KeepIndex>>),
 }
 
@@ -74,7 +73,7 @@ impl How {
         }
         let index = digest_of(layer).and_then(|digest| kept_index(&digest, options));
         match index {
-            // Without the index of the archive, opening it would read all of it.
+            // Without a stored index, opening would read the whole archive.
             Some(index) if layer.verifies_chunks() && index.is_kept() => Self::Index(index),
             index => match soci {
                 Some(soci) => Self::Soci(Arc::clone(soci)),
@@ -139,13 +138,13 @@ fn source(layer: Arc<RemoteImage>, how: How, options: &RemoteOptions) -> LayerSo
     source
 }
 
-/// Returns the table of contents by which a layer can be read.
+/// Returns the layer's table of contents if the layer can be read by it.
 fn table(layer: &RemoteImage) -> Option<ProvenTable> {
     let contents = layer.contents().filter(|_| cfg!(feature = "tar"))?;
     proven(contents)
 }
 
-/// Waits until a table of SOCI is here and was compared with its digest, and returns it.
+/// Waits until a table of SOCI is fetched and verified, and returns it.
 fn table_of_soci(table: &RemoteImage) -> Result<ProvenTable> {
     ensure_whole(table)?;
     let Identity::Blob(digest) = *table.identity() else {
@@ -167,8 +166,8 @@ fn digest_of(layer: &RemoteImage) -> Option<String> {
     }
 }
 
-/// An index from elsewhere. None is kept in its place: that of a layer which is not verified as a whole would be
-/// no better.
+/// An index from elsewhere. It is not replaced: an index made from a layer that is not verified as
+/// a whole is not more trustworthy.
 struct NamedIndex(Arc<[u8]>);
 
 impl KeepIndex for NamedIndex {
@@ -179,11 +178,11 @@ impl KeepIndex for NamedIndex {
     fn store(&self, _index: &[u8]) {}
 }
 
-/// Returns the indexes that the cache has of layers, with the lists of what is read of them first. Layers whose index
-/// is not kept are left out, as are those with tables of contents.
+/// Returns the indexes of layers that the cache holds, with the lists of what is read first. Skips
+/// layers without a stored index, and layers with tables of contents.
 ///
 /// # Errors
-/// Errors of the cache.
+/// The errors of the cache.
 pub fn image_index(
     layers: &[Arc<RemoteImage>],
     lists: &[AccessList],
@@ -213,13 +212,13 @@ pub fn image_index(
     Ok(index)
 }
 
-/// Begins to fetch the table of a layer, so that those of several layers come together.
+/// Starts to fetch the table of a layer, so that the tables of several layers arrive together.
 fn fetch_table(layer: &RemoteImage, table: &ProvenTable) {
     let part = match table.place {
         TablePlace::Footer => layer.len().saturating_sub(TAIL)..layer.len(),
         TablePlace::At { offset, len, .. } => match offset.checked_add(len) {
             Some(end) => offset..end,
-            // Reading it reports that.
+            // The later read reports that.
             None => return,
         },
         TablePlace::Beside(_) => return,

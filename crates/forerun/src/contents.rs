@@ -1,7 +1,8 @@
 //! Recognises what a device or file holds, for programs that are about to overwrite it.
 //!
-//! Besides the formats of the registry these are filesystems that forerun does not open, and partition
-//! tables. Magic numbers decide: what may be valuable is better recognised wrongly than not at all.
+//! Besides the formats of the registry, it knows partition tables and filesystems that forerun does
+//! not open. It only compares magic numbers: a false alarm is better than overwriting valuable
+//! data.
 
 use forerun_disk::partitions::partition_table;
 use forerun_io::{ReadAt, usize_from};
@@ -10,7 +11,7 @@ use forerun_vfs::{Error, Result};
 use crate::OpenOptions;
 use crate::identify::format_of;
 
-/// A magic number and its offset.
+/// A magic number: its offset, its bytes and the name of the contents.
 struct ContentSign(usize, &'static [u8], &'static str);
 
 const SIGNS: &[ContentSign] = &[
@@ -32,11 +33,11 @@ const SIGNS: &[ContentSign] = &[
     ContentSign(0x1_0040, b"_BHRfS_M", "btrfs"),
 ];
 
-/// Bytes from the start that hold all of [`SIGNS`].
+/// Number of bytes from the start of a source that cover all [`SIGNS`].
 const LEN: u64 = 0x1_0048;
 
-/// Returns the name of the filesystem, or other contents, that the start of `source` has the magic number
-/// of; nothing where it has none that is known.
+/// Returns the name of the filesystem or other contents whose magic number `source` has, or `None`
+/// if it has no known one.
 ///
 /// # Errors
 /// [`Error::Io`] if the source cannot be read.
@@ -47,7 +48,7 @@ pub fn contents(source: &dyn ReadAt) -> Result<Option<&'static str>> {
     }
 }
 
-/// Returns the name of contents that forerun does not open, as [`contents`] does.
+/// Like [`contents`], for contents that forerun does not open.
 ///
 /// # Errors
 /// [`Error::Io`] if the source cannot be read.

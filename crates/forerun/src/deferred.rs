@@ -1,11 +1,11 @@
-//! Indexes of layers that are kept only once the layer was verified.
+//! Holds back the index of a layer until the layer is verified.
 
 use std::sync::{Arc, Mutex};
 
 use forerun_io::Unpoisoned as _;
 use forerun_vfs::KeepIndex;
 
-/// The index of a layer that may not be verified yet: it is kept only later.
+/// The index of a layer. A new index is stored only when [`keep`](Self::keep) is called.
 pub struct Deferred {
     index: Arc<dyn KeepIndex>,
     made: Mutex<Option<Vec<u8>>>,
@@ -19,7 +19,7 @@ impl Deferred {
         }
     }
 
-    /// Keeps what was made: the layer is verified.
+    /// Stores the new index. Must be called only after the layer was verified.
     pub fn keep(&self) {
         if let Some(made) = self.made.lock().unpoisoned().take() {
             self.index.store(&made);

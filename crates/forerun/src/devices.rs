@@ -1,8 +1,8 @@
 //! The devices of an image, as the caller lists them, and its object store.
 //!
-//! They are matched by position, never by the image's name for them: a name in an image must not
-//! open a file of the host. All are opened with the image, so that a wrong path is reported at
-//! once, and a relative path starts at the current directory of that moment.
+//! Devices are matched by position, never by the image's name for them: a name in an image must not
+//! open a file of the host. All are opened together with the image, so that a wrong path fails at
+//! once, and relative paths start at the current directory.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use forerun_vfs::{BlobName, Error, ResolveBlob, Result};
 
 use crate::registry::object_formats;
 
-/// Device 1 of an image is the first of these, and so on.
+/// The extra devices of an image; the first is device 1.
 pub struct Devices {
     sources: Vec<Arc<dyn ReadAt>>,
     objects: Option<Arc<dyn ResolveBlob>>,
@@ -45,11 +45,11 @@ impl Devices {
     }
 }
 
-/// Refuses devices beyond the `known` ones of an image: a user who names a device expects its data
-/// to be read.
+/// Rejects more devices than the `known` ones of the image: a user who names a device expects its
+/// data to be read.
 ///
 /// # Errors
-/// [`Error::Blob`] for the first such path.
+/// [`Error::Blob`] for the first extra path.
 pub fn check(paths: &[PathBuf], known: u32) -> Result<()> {
     let superfluous = (1..).zip(paths).find(|(index, _)| *index > known);
     let Some((index, path)) = superfluous else {

@@ -1,4 +1,4 @@
-//! The digest of an image as a whole, for formats that name files by digests: the fs-verity digest that
+//! The digest of a whole image, for formats that name files by digests: the fs-verity digest that
 //! `fsverity digest` prints and the kernel measures.
 
 use std::io::{self, Read};
@@ -8,7 +8,6 @@ use forerun_vfs::{Corrupt, Error, Format, Result};
 
 use crate::registry::object_formats;
 
-/// An image with another digest than the caller expects.
 #[derive(Debug, thiserror::Error)]
 #[error("the digest of the image is {found}, not {expected}")]
 struct WrongDigest {
@@ -16,7 +15,8 @@ struct WrongDigest {
     found: String,
 }
 
-/// Computes the digest of an image from all of its bytes. Returns nothing for formats without digests.
+/// Computes the digest of an image from all of its bytes. Returns `None` for formats without
+/// digests.
 ///
 /// # Errors
 /// [`Error::Io`] if it cannot be read.
@@ -31,11 +31,11 @@ pub fn measure(format: &Format, source: &dyn ReadAt) -> Result<Option<String>> {
     Ok(Some(digest))
 }
 
-/// Compares the digest of an image with the one that the caller expects, in hexadecimal digits.
+/// Compares the digest of an image with the expected one, in hexadecimal digits.
 ///
 /// # Errors
-/// [`Error::Corrupt`] where they differ, [`Error::Unsupported`] for formats without digests, and those of
-/// [`measure`].
+/// [`Error::Corrupt`] if they differ, [`Error::Unsupported`] for formats without digests, and those
+/// of [`measure`].
 pub fn check(format: &Format, source: &dyn ReadAt, expected: &str) -> Result<()> {
     let Some(found) = measure(format, source)? else {
         let name = format.name;
@@ -48,7 +48,6 @@ pub fn check(format: &Format, source: &dyn ReadAt, expected: &str) -> Result<()>
     Err(Corrupt::new(format.name, None, 0, WrongDigest { expected, found }).into())
 }
 
-/// The bytes of a source in order.
 struct Stream<'s> {
     source: &'s dyn ReadAt,
     at: u64,

@@ -1,4 +1,4 @@
-//! Opens the layers of an image, several at once: each is read as it comes from a server, and decoded meanwhile.
+//! Opens the layers of an image in parallel. A layer from a server is decoded as it arrives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use crate::spool_turns::Turns;
 #[cfg(feature = "remote")]
 use crate::whole::ensure_whole;
 
-/// Most layers that are opened at once. They wait for a server more than for a CPU.
+/// Most layers opened at once. More than CPUs, because they mostly wait for a server.
 const AT_ONCE: u64 = 8;
-/// Memory that opening a layer takes beside its tree: buffers, and the window of its decoder.
+/// Memory that opening a layer takes besides its tree: buffers and the decoder's window.
 const MEMORY: u64 = 16 << 20;
 /// Time between two calls of `waiting`.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A layer that is open, and its source of metadata.
 type OpenedLayer = (Layer, Arc<MetadataSource>);
 
-/// Opens the layers. Calls `waiting` from time to time.
+/// Opens the layers. Calls `waiting` at regular intervals.
 ///
 /// # Errors
-/// The first error, with the name of its layer. The layers that are being opened are given up.
+/// The first error, with the name of its layer. Other layers that are being opened are then
+/// cancelled.
 pub fn open(
     sources: &[LayerSource],
     options: &OpenOptions,
@@ -60,11 +60,11 @@ pub fn open(
             let (sender, work) = (sender.clone(), &work);
             let started = threads::spawn_scoped(scope, "forerun-open", move || {
                 while let Some(result) = work() {
-                    // The receiver takes all of them.
+                    // The receiver outlives the senders.
                     let _taken = sender.send(result);
                 }
             });
-            // Fewer threads do the same work.
+            // Continue with fewer threads, unless none started.
             if let (0, Err(error)) = (place, started) {
                 failed = Some(Error::io(0, 0, error));
             }
@@ -74,7 +74,7 @@ pub fn open(
             match results.recv_timeout(PAUSE) {
                 Ok((place, Ok(layer))) => drop(opened.insert(place, layer)),
                 Ok((_, Err(error))) => {
-                    // Those that follow may only say that they were given up.
+                    // Keep the first error. Later ones may only report the cancellation.
                     failed.get_or_insert(error);
                     stop.set();
                 }
@@ -107,7 +107,7 @@ fn open_one(
     options.spool.clone_from(&spool.maker);
     options.index = index.clone().map(|index| -> Arc<dyn KeepIndex> { index });
     let opened = open_driver(source, blob, &mut options, observer);
-    // The error of a layer that is not what it should be comes first.
+    // A failed verification explains other errors, so report it first.
     let verified = verify(source).and(opened);
     let (found, fs, note) = verified.map_err(|error| error.in_image(&name))?;
     if let Some(index) = index {
@@ -128,7 +128,7 @@ fn open_one(
 
 type OpenedDriver = (FoundImage, Arc<dyn FileSystem>, Option<&'static str>);
 
-/// Waits until all of a layer was compared with its digest, if it was not before.
+/// Waits until the whole layer was compared with its digest, unless that has been done.
 #[cfg(feature = "remote")]
 fn verify(source: &LayerSource) -> Result<()> {
     match source.server.as_ref().filter(|_| source.is_unverified) {
@@ -137,14 +137,13 @@ fn verify(source: &LayerSource) -> Result<()> {
     }
 }
 
-/// Returns at once: there are no servers.
 #[cfg(not(feature = "remote"))]
 fn verify(_source: &LayerSource) -> Result<()> {
     Ok(())
 }
 
-/// Opens the driver of a layer: by its table of contents, if it has one that is trusted. Returns how its bytes are
-/// verified as well.
+/// Opens the driver of a layer, by its table of contents if possible. Also returns how the layer's
+/// bytes are verified.
 #[cfg(any(feature = "layouts", feature = "remote"))]
 fn open_driver(
     layer: &LayerSource,
@@ -182,8 +181,9 @@ fn open_driver(
     }
 }
 
-/// Returns whether a layer can be used in spite of the error of its table of contents: the archive itself may be within the
-/// limits, or have another form; and a table that no document vouches for says nothing of it.
+/// Returns whether the layer can be opened without its table of contents after this error. The
+/// archive itself may be within the limits, or have a supported form; a corrupt table that no
+/// manifest names proves nothing about the layer.
 #[cfg(any(feature = "layouts", feature = "remote"))]
 const fn is_needless(error: &Error, lazy: &crate::layer_source::LazyLayer) -> bool {
     match error {
@@ -193,7 +193,6 @@ const fn is_needless(error: &Error, lazy: &crate::layer_source::LazyLayer) -> bo
     }
 }
 
-/// Opens the driver of a layer.
 #[cfg(not(any(feature = "layouts", feature = "remote")))]
 fn open_driver(
     layer: &LayerSource,

@@ -1,4 +1,4 @@
-//! Listings of directories and walks of trees, as iterators of entries.
+//! Iterators over directory entries and tree walks.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,12 +15,12 @@ use crate::file::File;
 use crate::image::Image;
 use crate::xattrs::Xattrs;
 
-/// Bytes of names that a listing holds at a time.
+/// Memory that a directory iterator uses for names, in bytes.
 const BATCH: usize = 64 << 10;
 
-/// An entry of a directory, or a node met by a walk. It keeps the image open.
+/// An entry of a directory, or a node visited by a walk. It keeps the image open.
 ///
-/// Its methods do not resolve the path again. None follows a symbolic link.
+/// Its methods do not resolve the path again, and do not follow symbolic links.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     image: Image,
@@ -31,31 +31,32 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// Returns its path: that of the directory as it was given, and the name.
+    /// Returns the path of the directory, as the caller gave it, with the entry's name appended.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns its name: any bytes but `/` and NUL, and not always UTF-8.
+    /// Returns the name: any bytes except `/` and NUL, and not always UTF-8.
     #[must_use]
     pub fn name(&self) -> &OsStr {
         self.path.file_name().unwrap_or(self.path.as_os_str())
     }
 
-    /// Returns the kind of its node, which takes no read.
+    /// Returns the file type, without reading the image.
     #[must_use]
     pub const fn file_type(&self) -> FileType {
         self.kind
     }
 
-    /// Returns its node, for the [`Reader`](crate::Reader) of the image.
+    /// Returns the node, for the [`Reader`](crate::Reader) of the image.
     #[must_use]
     pub const fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Returns its metadata, as `lstat` shows them. A listing reads them now; a walk has read them.
+    /// Returns the metadata as `lstat` shows it. An entry of [`ReadDir`] reads it now; a walk has
+    /// already read it.
     ///
     /// # Errors
     /// The errors of [`FileSystem::metadata`](forerun_vfs::FileSystem::metadata).
@@ -66,7 +67,7 @@ impl DirEntry {
         }
     }
 
-    /// Opens the regular file that it names.
+    /// Opens the entry, which must be a regular file.
     ///
     /// # Errors
     /// The errors of [`Image::file`], and an error for a symbolic link.
@@ -74,7 +75,7 @@ impl DirEntry {
         self.named(File::open(&self.image, &self.path, self.node))
     }
 
-    /// Reads the whole regular file that it names.
+    /// Reads the whole entry, which must be a regular file.
     ///
     /// # Errors
     /// The errors of [`Image::read`], and an error for a symbolic link.
@@ -82,7 +83,7 @@ impl DirEntry {
         self.named(self.file()?.contents())
     }
 
-    /// Returns the target of the symbolic link that it names.
+    /// Returns the target of the entry, which must be a symbolic link.
     ///
     /// # Errors
     /// The errors of [`Image::read_link`].
@@ -92,7 +93,7 @@ impl DirEntry {
             .map(|target| OsString::from_vec(target).into())
     }
 
-    /// Returns its extended attributes.
+    /// Returns the extended attributes.
     ///
     /// # Errors
     /// The errors of [`Image::xattrs`].
@@ -100,23 +101,22 @@ impl DirEntry {
         self.named(self.image.xattrs_of(self.node))
     }
 
-    /// Adds the image and the path to an error.
     fn named<T>(&self, result: forerun_vfs::Result<T>) -> Result<T> {
         result.map_err(|error| self.image.failed(&self.path, error))
     }
 }
 
-/// The entries of a directory, in the image's order. It holds a part of them, and keeps the image open.
+/// An iterator over the entries of a directory, in the image's order. It buffers a part of them,
+/// and keeps the image open.
 ///
-/// After an error there are no more entries.
+/// After an error, the iterator ends.
 pub struct ReadDir {
     image: Image,
     dir: PathBuf,
     node: NodeId,
     batch: VecDeque<(Vec<u8>, NodeId, FileType)>,
-    /// Cursor of the next batch; nothing after the last one.
+    /// Cursor of the next batch; `None` after the last one.
     next: Option<DirCursor>,
-    /// Entries read so far.
     entries: u64,
     failed: Option<Error>,
 }
@@ -130,7 +130,7 @@ impl fmt::Debug for ReadDir {
 }
 
 impl ReadDir {
-    /// Creates the listing of a node. `dir` is its path in entries and errors.
+    /// Creates the iterator over a directory node. `dir` is its path in entries and errors.
     pub(crate) fn new(image: &Image, dir: &Path, node: NodeId) -> forerun_vfs::Result<Self> {
         if !image.reader().fs().metadata(node)?.is_dir() {
             return Err(forerun_vfs::Error::NotADirectory);
@@ -146,7 +146,7 @@ impl ReadDir {
         })
     }
 
-    /// Reads the entries after `from`. Keeps those before an error.
+    /// Reads the entries after `from`. Keeps the entries before an error.
     fn fill(&mut self, from: DirCursor) -> forerun_vfs::Result<()> {
         let Self {
             batch,
@@ -205,12 +205,12 @@ impl Iterator for ReadDir {
     }
 }
 
-/// A walk of a tree: the start, and everything below it, a directory before its contents. Symbolic links are
-/// entries and are not followed.
+/// A walk of a tree: the start and everything below it, each directory before its contents.
+/// Symbolic links are returned but not followed.
 ///
-/// It holds a part of each directory on the way to the current place, within
-/// [`Limits::walk_bytes`](crate::Limits::walk_bytes). An error concerns one entry or directory, which its
-/// path names; the walk goes on with the next. It ends on any image.
+/// The walk buffers a part of each directory on the way to the current entry, within
+/// [`Limits::walk_bytes`](crate::Limits::walk_bytes). An error concerns one entry or directory,
+/// which its path names; the walk continues after it. It ends on every image.
 pub struct Walk<'i> {
     image: Cow<'i, Image>,
     start: PathBuf,
@@ -226,7 +226,8 @@ impl fmt::Debug for Walk<'_> {
 }
 
 impl Walk<'static> {
-    /// Creates the walk of a node, which keeps the image open. `start` is its path in entries and errors.
+    /// Creates a walk that keeps the image open. `start` is the path of `node` in entries and
+    /// errors.
     pub(crate) fn shared(image: Image, start: &Path, node: NodeId) -> Self {
         Self {
             walk: image.reader().shared_walk(node),
@@ -237,7 +238,7 @@ impl Walk<'static> {
 }
 
 impl<'i> Walk<'i> {
-    /// Creates the walk of a node. `start` is its path in entries and errors.
+    /// Creates a walk that borrows the image. `start` is the path of `node` in entries and errors.
     pub(crate) fn new(image: &'i Image, start: &Path, node: NodeId) -> Self {
         Self {
             walk: image.reader().walk(node),
@@ -246,12 +247,12 @@ impl<'i> Walk<'i> {
         }
     }
 
-    /// Skips the contents of the directory returned last.
+    /// Skips the contents of the directory that was returned last.
     pub fn skip_children(&mut self) {
         self.walk.skip_children();
     }
 
-    /// Returns the path of a node from its path below the start.
+    /// Converts a path below the start to a full path.
     fn path(&self, below: &[u8]) -> PathBuf {
         match below {
             [] => self.start.clone(),

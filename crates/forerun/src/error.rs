@@ -1,4 +1,4 @@
-//! The error of the methods that take paths: the driver's error, with the image and the path.
+//! The error of methods that take paths: the driver's error, with the image and the path.
 
 use std::fmt;
 use std::io;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use forerun_remote::RemoteError;
 use forerun_vfs::Bound;
 
-/// The result of the methods that take paths.
+/// The result of methods that take paths.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of opening an image, or of reading something in it by its path.
 ///
-/// It converts into an [`io::Error`] of a matching kind, and an [`io::Error`] of a [`File`](crate::File)
-/// has one of these inside.
+/// It converts into an [`io::Error`] of a matching kind. An [`io::Error`] from a
+/// [`File`](crate::File) contains it.
 ///
 /// ```
 /// use std::io;
@@ -48,10 +48,10 @@ pub enum Cause {
     Open(Arc<io::Error>),
     /// The driver or the engine failed.
     Image(forerun_vfs::Error),
-    /// The image at a server could not be opened.
+    /// The image on a server could not be opened.
     #[cfg(feature = "remote")]
     Remote(RemoteError),
-    /// The file holds no UTF-8.
+    /// The file is not valid UTF-8.
     NotUtf8(Utf8Error),
 }
 
@@ -64,27 +64,25 @@ impl Error {
         }))
     }
 
-    /// Adds the name of the image.
     pub(crate) fn of_image(mut self, image: Option<&Path>) -> Self {
         self.0.image = image.map(Path::to_path_buf);
         self
     }
 
-    /// Adds the path in the image.
     pub(crate) fn at(mut self, path: &Path) -> Self {
         self.0.path = Some(path.to_path_buf());
         self
     }
 
-    /// Returns the name by which the image was opened: its path, or its address without credentials.
-    /// Returns nothing if it was opened from a source without a name.
+    /// Returns the name by which the image was opened: its path, or its address without
+    /// credentials. Returns `None` if it was opened from a source without a name.
     #[must_use]
     pub fn image(&self) -> Option<&Path> {
         self.0.image.as_deref()
     }
 
-    /// Returns the path in the image, as the caller gave it. Returns nothing if the image could not be
-    /// opened.
+    /// Returns the path in the image, as the caller gave it. Returns `None` if the image could not
+    /// be opened.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
@@ -98,9 +96,10 @@ impl Error {
 
     /// Returns the kind that an [`io::Error`] of the same meaning has.
     ///
-    /// `NotFound`, `NotADirectory`, `IsADirectory`, the kind of `ELOOP` and `PermissionDenied` speak of
-    /// the path that the caller gave. A missing or short store of data below the image has other kinds,
-    /// so that no program takes it for a missing file or for the end of a file.
+    /// `NotFound`, `NotADirectory`, `IsADirectory`, `PermissionDenied` and the kind of `ELOOP`
+    /// refer to the path that the caller gave. If a file or device that holds the image's data is
+    /// missing or too short, the error has another kind, so that no program mistakes it for a
+    /// missing file or the end of a file.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         match &self.0.cause {
@@ -113,7 +112,6 @@ impl Error {
     }
 }
 
-/// Returns the kind for an error of a driver or of the engine.
 fn image_kind(error: &forerun_vfs::Error) -> io::ErrorKind {
     use forerun_vfs::Error as E;
     use io::ErrorKind as Kind;
@@ -143,13 +141,13 @@ fn image_kind(error: &forerun_vfs::Error) -> io::ErrorKind {
         | E::Blob { source, .. }
         | E::Spool { source }
         | E::Io { source, .. } => below(source),
-        // The enum may grow.
+        // New variants may be added.
         _ => Kind::Other,
     }
 }
 
-/// Returns the kind of an error of a store below the image. `Interrupted` would have the standard library
-/// try again for ever.
+/// Returns the kind of an error of a source below the image. Never `Interrupted`: the standard
+/// library would retry forever.
 fn below(source: &io::Error) -> io::ErrorKind {
     use io::ErrorKind as Kind;
     match source.kind() {
@@ -168,7 +166,6 @@ fn too_many_links() -> io::ErrorKind {
     io::Error::from(rustix::io::Errno::LOOP).kind()
 }
 
-/// Returns the kind for an error of a server.
 #[cfg(feature = "remote")]
 const fn remote_kind(error: &RemoteError) -> io::ErrorKind {
     use io::ErrorKind as Kind;
@@ -201,7 +198,7 @@ impl fmt::Display for Error {
             Cause::Remote(error) => error.to_string(),
             Cause::NotUtf8(error) => error.to_string(),
         };
-        // Most errors of servers begin with the address.
+        // Most errors from servers already begin with the address.
         let image = self.image().map(|image| format!("{}: ", image.display()));
         let image = image.filter(|image| !cause.starts_with(image));
         f.write_str(image.as_deref().unwrap_or_default())?;
@@ -212,7 +209,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Has the text for people too, since a `main` that returns an error prints this.
+/// Prints the `Display` text, because a `main` that returns an error prints its `Debug` form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Error({:?}, {self})", self.kind())
@@ -220,7 +217,7 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
-    /// Returns the source of the cause; the text of the cause is in that of the error.
+    /// Returns the source of the cause: the error's own text already includes the cause's text.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.cause {
             Cause::Open(error) => error.source(),
@@ -235,14 +232,14 @@ impl std::error::Error for Error {
 impl From<forerun_vfs::Error> for Error {
     fn from(error: forerun_vfs::Error) -> Self {
         Self::new(match error {
-            // A read of no bytes stands for opening the file or device.
+            // A failed read of no bytes means that the file or device could not be opened.
             forerun_vfs::Error::Io { len: 0, source, .. } => Cause::Open(source),
             error => Cause::Image(error),
         })
     }
 }
 
-/// For functions that use nodes, and return the driver's error.
+/// For functions that use nodes and return the driver's error.
 impl From<Error> for forerun_vfs::Error {
     fn from(error: Error) -> Self {
         let kind = error.kind();

@@ -1,4 +1,4 @@
-//! Files that stand for other bytes: disks in them, and compressed images.
+//! Files whose contents are an encoded form of an image: disk images and compressed images.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use forerun_vfs::{Limits, Result};
 
 use crate::identify::unknown;
 
-/// Opens the disk that all of `source` is. Offsets in such a file are those in the disk.
+/// Opens `source` as a disk image if it is one as a whole. Offsets then refer to the disk.
 ///
 /// # Errors
-/// The errors of [`Expanded::whole`]; [`Error::UnknownFormat`](forerun_vfs::Error::UnknownFormat) for the disk of a virtual
-/// machine.
+/// The errors of [`Expanded::whole`]; [`Error::UnknownFormat`](forerun_vfs::Error::UnknownFormat)
+/// for the disk of a virtual machine.
 pub fn whole_disk(source: &Arc<dyn ReadAt>, limits: &Limits) -> Result<Option<Expanded>> {
     if let Some(foreign) = Foreign::read(&**source)? {
         let container = Container::VirtualDisk(foreign.name());
@@ -34,8 +34,8 @@ mod compressed {
     use crate::identify::{find_format, probe_len};
     use crate::{OpenOptions, spool};
 
-    /// Returns the compression of a file that starts with `head`, if what it decodes to may be an image: a disk, a
-    /// container, or of any format but that of archives, whose driver decodes them itself.
+    /// Returns the compression of a file that starts with `head`, if its decoded start may be a
+    /// disk, a container or an image. Archives do not count: their driver decodes them itself.
     pub fn image_inside(
         source: &dyn ReadAt,
         head: &[u8],
@@ -46,7 +46,7 @@ mod compressed {
             return None;
         }
         let len = probe_len().max(PROBE_LEN);
-        // A stream that is damaged from its start on is reported by the driver of archives.
+        // The archive driver reports a stream that is damaged at its start.
         let decoded = forerun_spans::head(source, compression, len).ok()?;
         let is_image = match find_format(&decoded, wanted) {
             Some(format) => format.name != "tar" || Compression::of(&decoded).is_some(),
@@ -59,7 +59,7 @@ mod compressed {
         is_image.then_some(compression)
     }
 
-    /// Decodes a whole compressed file into an `Expanded`, within the limits of `options`.
+    /// Decodes a whole compressed file, within the limits of `options`.
     ///
     /// # Errors
     /// The errors of [`forerun_spans::decode`].

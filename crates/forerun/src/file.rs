@@ -9,19 +9,20 @@ use forerun_vfs::{Bound, FileType, Metadata, NodeId};
 
 use crate::image::Image;
 
-/// Bytes asked for at once while the file is read in order.
+/// Bytes requested at once by sequential reads.
 const STEP: usize = 128 << 10;
-/// The fewest bytes asked for after a seek.
+/// Fewest bytes requested after a seek.
 const PAGE: usize = 4 << 10;
-/// Bytes asked for at once by [`File::contents`], and the most that it allocates before it has read any.
+/// Bytes requested at once by [`File::contents`], and its largest allocation before any bytes were
+/// read.
 const LARGE_STEP: usize = 1 << 20;
 
 /// An open regular file of an image.
 ///
-/// It keeps the image open, belongs to no thread, and has a position of its own; so have its clones. It is
-/// buffered: small reads in order cost a copy each. [`read_at`](Self::read_at) leaves the position alone, and
-/// the file is a [`ReadAt`] too, so that an image inside the image can be
-/// [opened](Image::from_source).
+/// It keeps the image open and can be used by any thread. It has a position of its own, and so has
+/// each clone. Reads are buffered: a small sequential read costs one copy.
+/// [`read_at`](Self::read_at) does not move the position. The file is a [`ReadAt`] too, so that an
+/// image inside the image can be [opened](Image::from_source).
 ///
 /// ```
 #[doc = include_str!("example.md")]
@@ -44,7 +45,7 @@ pub struct File {
     node: NodeId,
     metadata: Metadata,
     position: u64,
-    /// The bytes read last, and where they begin.
+    /// The bytes read last, and their offset.
     held: Data,
     held_at: u64,
 }
@@ -71,26 +72,26 @@ impl File {
         })
     }
 
-    /// Returns its metadata; [`Metadata::size`] is its length in bytes.
+    /// Returns the metadata; [`Metadata::size`] is the length of the file in bytes.
     #[must_use]
     pub const fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Returns the path by which it was opened.
+    /// Returns the path by which the file was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns its node, for the [`Reader`](crate::Reader) of the image.
+    /// Returns the node, for the [`Reader`](crate::Reader) of the image.
     #[must_use]
     pub const fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Reads from `offset` on, and leaves the position of the file alone. Returns the number of bytes read:
-    /// all that `out` takes, or fewer at the end of the file.
+    /// Reads from `offset` on without moving the position. Returns the number of bytes read: the
+    /// length of `out`, or less at the end of the file.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -109,7 +110,6 @@ impl File {
         read.map_err(|error| self.failed(error))
     }
 
-    /// Reads the whole file.
     pub(crate) fn contents(&self) -> forerun_vfs::Result<Vec<u8>> {
         let reader = self.image.reader();
         let (size, limit) = (self.metadata.size, reader.limits().read_bytes);
@@ -117,7 +117,7 @@ impl File {
             let what = format!("length of a file to read whole, {size} bytes,");
             return Err(forerun_vfs::Error::limit(Bound::ReadBytes, what, limit));
         }
-        // The image may claim more than it has.
+        // The image may declare a larger size than it holds.
         let mut contents = Vec::with_capacity(usize_from(size).min(LARGE_STEP));
         let mut sum = reader.fs().file_sum(self.node)?;
         loop {
@@ -135,7 +135,7 @@ impl File {
         }
     }
 
-    /// Returns the bytes at the position that were read already.
+    /// Returns the buffered bytes at the position.
     fn ahead(&self) -> &[u8] {
         let start = self.position.checked_sub(self.held_at);
         let start = start.and_then(|start| usize::try_from(start).ok());
@@ -143,7 +143,8 @@ impl File {
         held.unwrap_or_default()
     }
 
-    /// Reads bytes at the position if none are there, at least `least` of them after a seek.
+    /// Reads into the buffer if it has no bytes at the position. After a seek, reads at least
+    /// `least` bytes.
     fn fill(&mut self, least: usize) -> io::Result<&[u8]> {
         if self.ahead().is_empty() && self.position < self.metadata.size {
             let end = self.held_at + u64_from(self.held.len());
@@ -191,7 +192,7 @@ impl BufRead for File {
 }
 
 impl Seek for File {
-    /// Moves the position. It may lie past the end, where reads return no bytes.
+    /// Moves the position. It may be past the end, where reads return no bytes.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let position = match to {
             SeekFrom::Start(offset) => Some(offset),

@@ -1,7 +1,7 @@
 //! Files and directories of an image, by path.
 //!
-//! A path may be absolute or relative to the root of the image; an empty one is the root. `..` and symbolic
-//! links resolve inside the image and never lead out of it.
+//! A path may be absolute or relative to the root of the image; an empty one is the root. `..` and
+//! symbolic links resolve inside the image and never lead out of it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,10 +17,11 @@ use crate::xattrs::Xattrs;
 
 /// Methods that take paths.
 ///
-/// A path may be absolute or relative to the root; an empty one is the root. `..` at the root stays there, and
-/// symbolic links resolve inside the image, so that no path leads out of it. Names are bytes, and need not be
-/// UTF-8. After [`Limits::symlink_hops`](crate::Limits::symlink_hops) links, 40 by default, a path is refused
-/// with the kind of `ELOOP`.
+/// A path may be absolute or relative to the root; an empty one is the root. `..` at the root stays
+/// there, and symbolic links resolve inside the image, so that no path leads out of it. Names are
+/// bytes, and need not be UTF-8. A path with more than
+/// [`Limits::symlink_hops`](crate::Limits::symlink_hops) links, 40 by default, fails with the kind
+/// of `ELOOP`.
 impl Image {
     /// Reads a whole file.
     ///
@@ -32,15 +33,15 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`file`](Self::file), and of reading it. A file longer than
-    /// [`Limits::read_bytes`](crate::Limits::read_bytes), 1 GiB by default, is refused before it is read:
-    /// [`file`](Self::file) reads it in parts.
+    /// The errors of [`file`](Self::file), and of reading it. Refuses a file longer than
+    /// [`Limits::read_bytes`](crate::Limits::read_bytes), 1 GiB by default; use
+    /// [`file`](Self::file) to read it in parts.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = path.as_ref();
         self.at(path, || self.open_node(path)?.contents())
     }
 
-    /// Reads a whole file of UTF-8.
+    /// Reads a whole file, which must be UTF-8.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -59,7 +60,7 @@ impl Image {
         })
     }
 
-    /// Opens a regular file to read and seek in it. Symbolic links are followed.
+    /// Opens a regular file for reading and seeking. Follows symbolic links.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -78,7 +79,7 @@ impl Image {
         self.at(path, || self.open_node(path))
     }
 
-    /// Returns the metadata of a file or directory. Symbolic links are followed.
+    /// Returns the metadata of a file or directory. Follows symbolic links.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -90,8 +91,8 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`; `NotADirectory` where a name follows that of a file; the kind of `ELOOP`; errors of
-    /// reading the image.
+    /// `NotFound`; `NotADirectory` if a component before the last is not a directory; the kind of
+    /// `ELOOP`; errors of reading the image.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         let path = path.as_ref();
         self.at(path, || {
@@ -100,8 +101,8 @@ impl Image {
         })
     }
 
-    /// Returns the metadata as [`metadata`](Self::metadata) does, but those of a symbolic link in the last
-    /// place.
+    /// Like [`metadata`](Self::metadata), but does not follow a symbolic link in the last
+    /// component.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -120,7 +121,7 @@ impl Image {
         })
     }
 
-    /// Returns whether a path leads to a node. A symbolic link to a missing node does not.
+    /// Returns whether a path exists. Returns false for a symbolic link to a missing file.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -131,7 +132,7 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`metadata`](Self::metadata) but `NotFound` and `NotADirectory`.
+    /// The errors of [`metadata`](Self::metadata) except `NotFound` and `NotADirectory`.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         use forerun_vfs::Error as E;
         let path = path.as_ref();
@@ -152,7 +153,8 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` for another node, and the errors of [`metadata`](Self::metadata).
+    /// `InvalidInput` if the path is not a symbolic link, and the errors of
+    /// [`metadata`](Self::metadata).
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         self.at(path, || {
@@ -208,7 +210,7 @@ impl Image {
         })
     }
 
-    /// Returns a walk of the whole image, the root first. Symbolic links are not followed.
+    /// Returns a walk of the whole image, the root first. Does not follow symbolic links.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -229,8 +231,8 @@ impl Image {
         Walk::new(self, Path::new("/"), self.reader().fs().root())
     }
 
-    /// Returns a walk of a file or directory and everything below it. Symbolic links in `path` are followed,
-    /// others are not.
+    /// Returns a walk of a file or directory and everything below it. Follows symbolic links in
+    /// `path`, but no others.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -247,8 +249,8 @@ impl Image {
         Ok(Walk::new(self, path, node))
     }
 
-    /// Returns a walk as [`walk_from`](Self::walk_from) does, which keeps the image open: for a caller that
-    /// cannot borrow it, as an iterator of another language.
+    /// Like [`walk_from`](Self::walk_from), but the walk keeps the image open: for a caller that
+    /// cannot borrow it, such as an iterator in another language.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -265,7 +267,7 @@ impl Image {
         Ok(Walk::shared(self, path, node))
     }
 
-    /// Returns the extended attributes of a file or directory. Symbolic links are followed.
+    /// Returns the extended attributes of a file or directory. Follows symbolic links.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -275,14 +277,13 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`metadata`](Self::metadata), and a limit of
+    /// The errors of [`metadata`](Self::metadata), and an error if they exceed
     /// [`Limits::xattr_bytes`](crate::Limits::xattr_bytes).
     pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Xattrs> {
         let path = path.as_ref();
         self.at(path, || self.xattrs_of(self.find(path, FollowLast::Yes)?))
     }
 
-    /// Returns the node that a path leads to.
     fn find(&self, path: &Path, last: FollowLast) -> forerun_vfs::Result<NodeId> {
         let reader = self.reader();
         resolve(
@@ -293,7 +294,6 @@ impl Image {
         )
     }
 
-    /// Opens the file that a path leads to.
     fn open_node(&self, path: &Path) -> forerun_vfs::Result<File> {
         File::open(self, path, self.find(path, FollowLast::Yes)?)
     }

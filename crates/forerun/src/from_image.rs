@@ -1,7 +1,7 @@
 //! Builds a tree from an image of any readable format: the first step of `convert`.
 //!
 //! Only the metadata is read. Contents are read ahead from the image while the new one is written,
-//! and are never stored on disk in between.
+//! without temporary files.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -15,18 +15,18 @@ use forerun_engine::Reader;
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Bound, Error, FileSum, FileType, Held, Metadata, NodeId, WalkEntry};
 
-/// The parts of an image that are copied.
+/// Which parts of an image are copied.
 #[derive(Clone, Debug, Default)]
 pub struct ImageOptions {
-    /// Paths that are left out, with everything below them.
+    /// Paths to leave out, with everything below them.
     pub exclude: Patterns,
-    /// Whether extended attributes are taken. If not, files get the modes that they have without access control
-    /// lists.
+    /// Whether to copy extended attributes. Without them, files get the modes that they have
+    /// without POSIX ACLs.
     pub xattrs: bool,
 }
 
-/// Reads the tree of an image. Hard links stay hard links. The reader's limits hold;
-/// [`total_bytes`](forerun_vfs::Limits::total_bytes) bounds the files together.
+/// Reads the tree of an image. Hard links stay hard links. The reader's limits apply;
+/// [`total_bytes`](forerun_vfs::Limits::total_bytes) bounds the sum of all files.
 ///
 /// # Errors
 /// [`BuildError::Image`] with the path at which the image is damaged or a limit is reached: a
@@ -35,11 +35,11 @@ pub fn from_image(reader: &Reader, options: &ImageOptions) -> Result<Tree, Build
     copied(reader, options, None)
 }
 
-/// Reads the tree of an image that may be damaged. Calls `leave_out` with the error of each entry that cannot
-/// be read as a whole, and leaves it out: every file is read once for that.
+/// Reads the tree of an image that may be damaged. Reads every file once to find damage. Leaves out
+/// each entry that cannot be read completely, and passes its error to `leave_out`.
 ///
 /// # Errors
-/// The errors of [`from_image`], but for damage.
+/// The errors of [`from_image`], except for damage.
 pub fn from_damaged_image(
     reader: &Reader,
     options: &ImageOptions,
@@ -77,7 +77,7 @@ fn copied(
         bytes: 0,
         held: Held::new(reader.limits()),
     };
-    // The directories that lead to the current entry, outermost first.
+    // The ancestors of the current entry, outermost first.
     let mut dirs: Vec<NodeIndex> = Vec::new();
     let mut walk = reader.walk(reader.fs().root());
     while let Some(entry) = walk.next() {
@@ -125,7 +125,7 @@ fn copied(
     Ok(copy.tree)
 }
 
-/// Counts the directories above a path.
+/// Returns the number of directories above a path.
 fn depth(path: &[u8]) -> usize {
     match path {
         [] => 0,
@@ -133,9 +133,9 @@ fn depth(path: &[u8]) -> usize {
     }
 }
 
-/// Bytes of a node without its name, and of a name without its characters: the stored values, the
-/// overhead of the allocator and of half-filled maps, and a writer's notes about a node (the EROFS
-/// writer takes 700 bytes for each directory of 500,000, tree included).
+/// Memory of a node without its name, and of a name without its characters. Includes the
+/// allocator's overhead, half-filled maps, and what a writer records about a node: the EROFS writer
+/// uses 700 bytes for each directory of 500,000, tree included.
 const NODE: usize = size_of::<NewNode>() + 160;
 const NAME: usize = 80;
 
@@ -143,10 +143,10 @@ struct Copy<'r> {
     reader: &'r Reader,
     xattrs: bool,
     has_xattrs: bool,
-    /// Read each file to see that it can be read.
+    /// Whether to read each file to find damage.
     reads: bool,
     tree: Tree,
-    /// Nodes that may be met again. All of them, since not every format counts names.
+    /// All nodes seen so far, in case of hard links. Not every format has link counts.
     links: HashMap<NodeId, NodeIndex>,
     bytes: u64,
     held: Held,
@@ -251,7 +251,7 @@ impl Copy<'_> {
     }
 }
 
-/// Reads a file, but for its holes.
+/// Reads a file, except for its holes.
 fn read_through(reader: &Reader, node: NodeId, size: u64) -> Result<(), Error> {
     const STEP: usize = 1 << 20;
     let mut at = 0;
@@ -275,7 +275,7 @@ fn at(path: &[u8], source: Error) -> BuildError {
     }
 }
 
-/// Adds the whole path to an error of the tree, which has only the last component.
+/// Adds the whole path to an error of the tree, which names only the last component.
 fn named(path: &[u8], error: BuildError) -> BuildError {
     let path = path.to_vec();
     match error {
@@ -285,7 +285,6 @@ fn named(path: &[u8], error: BuildError) -> BuildError {
     }
 }
 
-/// A file of an image, read through the engine.
 struct ImageFile {
     reader: Reader,
     node: NodeId,
@@ -311,9 +310,8 @@ impl ContentSource for ImageFile {
     }
 }
 
-/// The contents of a file of an image, from the start.
+/// Streams a file of an image from its start.
 struct ImageReader {
-    /// The checksum of what was read so far.
     sum: Option<Box<dyn FileSum>>,
     reader: Reader,
     node: NodeId,
@@ -324,7 +322,7 @@ struct ImageReader {
 }
 
 impl ImageReader {
-    /// Adds bytes to the checksum, and compares it after the last.
+    /// Adds bytes to the checksum, and compares it at the end of the file.
     fn passed(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(sum) = &mut self.sum else {
             return Ok(());
@@ -337,7 +335,7 @@ impl ImageReader {
         }
     }
 
-    /// Finds the end of a hole, once for the whole hole.
+    /// Finds the end of a hole, so that the rest of the hole needs no reads.
     fn look_ahead(&mut self) -> io::Result<()> {
         let data = self.reader.seek_data(self.node, self.at);
         self.zeros = data.map_err(io::Error::other)?.unwrap_or(self.len);
@@ -352,7 +350,7 @@ impl ContentStream for ImageReader {
 
     fn skip(&mut self, len: u64) {
         self.at += len;
-        // Only of files without holes.
+        // The checksum covers only files without holes.
         self.sum = None;
     }
 
@@ -386,7 +384,7 @@ impl Read for ImageReader {
         let got = self.reader.read_into(self.node, self.at, out);
         let got = got.map_err(io::Error::other)?;
         self.at += u64_from(got);
-        // Zeros may begin a hole, and holes may be huge.
+        // Zeros may be the start of a large hole.
         let last = &out[..got];
         self.passed(last)?;
         if got > 0 && self.at < self.len && last.iter().all(|&byte| byte == 0) {

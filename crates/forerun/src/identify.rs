@@ -1,4 +1,4 @@
-//! Finds the format of the first bytes, and describes bytes of no known format.
+//! Finds the format of an image by its first bytes, and describes unknown bytes.
 
 use forerun_disk::{Container, Foreign};
 use forerun_io::{ReadAt, usize_from};
@@ -7,7 +7,7 @@ use forerun_vfs::{Error, Format};
 use crate::OpenOptions;
 use crate::registry::{formats, object_formats};
 
-/// Returns the number of bytes from the start that any format needs for its probe.
+/// Returns how many bytes from the start the probes of all formats need.
 pub fn probe_len() -> usize {
     let lengths = formats().iter().map(|format| format.probe_len);
     lengths.max().unwrap_or(0)
@@ -20,7 +20,7 @@ pub fn find_format(head: &[u8], wanted: Option<&str>) -> Option<&'static Format>
         .find(|format| wanted.is_none_or(|name| format.name == name) && (format.probe)(head))
 }
 
-/// Returns the number of bytes from the end that any format needs to recognise an image there. With `wanted`, considers
+/// Returns how many bytes from the end the probes of all formats need. With `wanted`, considers
 /// only that format.
 pub fn tail_len(wanted: Option<&str>) -> usize {
     let formats = formats().iter();
@@ -29,7 +29,8 @@ pub fn tail_len(wanted: Option<&str>) -> usize {
     lengths.max().unwrap_or(0)
 }
 
-/// Returns the format that recognises the last bytes of a file. With `wanted`, considers only that format.
+/// Returns the format that recognises the last bytes of a file. With `wanted`, considers only that
+/// format.
 pub fn find_by_tail(tail: &[u8], wanted: Option<&str>) -> Option<&'static Format> {
     formats().iter().find(|format| {
         let is_wanted = wanted.is_none_or(|name| format.name == name);
@@ -41,13 +42,13 @@ pub fn find_by_tail(tail: &[u8], wanted: Option<&str>) -> Option<&'static Format
     })
 }
 
-/// Returns the format with this name, whatever the bytes are.
+/// Returns the format with this name, without looking at any bytes.
 pub fn named(wanted: Option<&str>) -> Option<&'static Format> {
     formats().iter().find(|format| Some(format.name) == wanted)
 }
 
-/// Returns the format of an image that comes with an object store: one that has stores, where its images
-/// are taken for images of `format`.
+/// Returns the format to open if the caller names an object store: for example composefs if
+/// `format` is EROFS.
 pub fn with_objects(format: &'static Format) -> &'static Format {
     let mut formats = object_formats().iter();
     let objects = formats.find(|objects| objects.found_as == format.name);
@@ -55,7 +56,7 @@ pub fn with_objects(format: &'static Format) -> &'static Format {
     objects.unwrap_or(format)
 }
 
-/// Returns the format of the part of a source that the options name, if it can be recognised.
+/// Returns the format of the part of a source that the options select, if it is recognised.
 pub fn format_of(source: &dyn ReadAt, options: &OpenOptions) -> Option<&'static Format> {
     let wanted = options.format.as_deref();
     let range = options.range(source.len());
@@ -65,8 +66,8 @@ pub fn format_of(source: &dyn ReadAt, options: &OpenOptions) -> Option<&'static 
     find_format(&head, wanted).or_else(|| named(wanted))
 }
 
-/// Creates the error for bytes of no known format: `head`, at `offset` of the source, which may be
-/// a container.
+/// Returns the error for bytes of unknown format: `head`, at `offset` of the source, which may be a
+/// container.
 pub fn unknown(
     wanted: Option<&str>,
     head: &[u8],
@@ -98,7 +99,7 @@ pub fn unknown(
     }
 }
 
-/// Creates the error for contents that are known by name, and are no image that forerun opens.
+/// Returns the error for contents that are recognised but that forerun does not open.
 pub fn unknown_contents(wanted: Option<&str>, name: &str, offset: u64) -> Error {
     let found = match offset {
         0 => name.to_string(),
@@ -110,12 +111,10 @@ pub fn unknown_contents(wanted: Option<&str>, name: &str, offset: u64) -> Error 
     }
 }
 
-/// The advice for disks of virtual machines.
 const CONVERT: &str = "convert it: qemu-img convert -O raw IMAGE IMAGE.raw";
 
 const ELF: &[u8] = b"\x7fELF";
 
-/// Returns a description of the bytes, and advice.
 fn describe(head: &[u8]) -> (String, Option<&'static str>) {
     const UNPACK: Option<&str> = Some("decompress it first");
     let known: &[(&[u8], &str, Option<&str>)] = &[

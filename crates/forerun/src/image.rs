@@ -1,4 +1,4 @@
-//! An open image: source, cache, driver and engine put together.
+//! An open image: source, cache, driver and engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use forerun_vfs::{Error, Format, Result};
 
 use crate::digest;
 
-/// An open image. Clones share what is open.
+/// An open image. Clones share the open image.
 #[derive(Clone, Debug)]
 pub struct Image {
     pub(crate) name: Option<Arc<Path>>,
-    /// The format; nothing for layers, which may have one each.
+    /// The format; `None` for layers, which may have different ones.
     pub(crate) format: Option<&'static Format>,
     pub(crate) container: Option<Container>,
     pub(crate) offset: u64,
@@ -23,7 +23,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Gives the image the name that it has in errors.
+    /// Sets the image's name in errors.
     pub(crate) fn with_name(self, name: PathBuf) -> Self {
         Self {
             name: Some(name.into()),
@@ -31,8 +31,8 @@ impl Image {
         }
     }
 
-    /// Returns the name by which the image was opened: its path, or its address without credentials.
-    /// Returns nothing if it was opened from a source without a name.
+    /// Returns the name by which the image was opened: its path, or its address without
+    /// credentials. Returns `None` if it was opened from a source without a name.
     #[must_use]
     pub fn name(&self) -> Option<&Path> {
         self.name.as_deref()
@@ -52,14 +52,14 @@ impl Image {
         }
     }
 
-    /// Returns the kind of container, if the image was found inside one.
+    /// Returns the kind of container in which the image was found.
     #[must_use]
     pub const fn container(&self) -> Option<Container> {
         self.container
     }
 
-    /// Returns the offset of the image in the source, in bytes: as given, or as found in a
-    /// container. Offsets in errors and events count from there.
+    /// Returns the offset of the image in the source, in bytes: the one that the caller gave, or
+    /// the one found in a container. Offsets in errors and events count from there.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.offset
@@ -72,8 +72,8 @@ impl Image {
         self.source_len
     }
 
-    /// Computes the digest of a composefs image from all of its bytes: what `fsverity digest` prints for its
-    /// file. Returns nothing for other formats.
+    /// Computes the digest of a composefs image from all of its bytes: the one that `fsverity
+    /// digest` prints for its file. Returns `None` for other formats.
     ///
     /// # Errors
     /// [`Error::Io`] if the image cannot be read.
@@ -84,14 +84,14 @@ impl Image {
         }
     }
 
-    /// Returns the driver, for what only its format has, if it is of this type. An image of several layers has
-    /// none.
+    /// Returns the driver if it is of this type, for functions that only its format has. An image
+    /// of several layers has none.
     #[must_use]
     pub fn driver<D: 'static>(&self) -> Option<&D> {
         self.reader.fs().capabilities().driver?.downcast_ref()
     }
 
-    /// Returns the reader of its files.
+    /// Returns the reader of the image's files.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader

@@ -1,4 +1,4 @@
-//! Indexes that are kept from one opening of an archive to the next.
+//! Indexes that are stored from one opening of an archive to the next.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -9,8 +9,9 @@ use forerun_vfs::KeepIndex;
 
 use crate::OpenOptions;
 
-/// The index of one archive in a cache directory, for [`OpenOptions::index`]: opening the archive keeps it there,
-/// and the next opening uses it. It belongs to the path of the file, its length and its times.
+/// The index of one archive in a cache directory, for [`OpenOptions::index`]. Opening the archive
+/// stores the index there, and the next opening uses it. The index is valid while the path, length
+/// and times of the archive file stay the same.
 ///
 /// ```
 #[doc = include_str!("example.md")]
@@ -34,9 +35,9 @@ pub struct KeptIndex {
 }
 
 impl KeptIndex {
-    /// Opens the place of the index of the archive in the file at `path`, at the place that `options` name. `metadata`
-    /// is that of the open file. Files are opened here and not later: only renames and removals in
-    /// [`dir`](Self::dir) follow.
+    /// Opens the index of the archive in the file at `path`, at the offset that `options` give.
+    /// `metadata` is that of the open file. Later calls open no files: they only rename and remove
+    /// files in [`dir`](Self::dir).
     ///
     /// # Errors
     /// The errors of the cache: a directory that others may write, any error of making files there.
@@ -57,8 +58,8 @@ impl KeptIndex {
         Ok(Self { slot })
     }
 
-    /// Makes the directory of indexes in a cache directory, and returns it: for a process that may make nothing
-    /// else later.
+    /// Creates and returns the directory of indexes in a cache directory, for a process that will
+    /// not be allowed to create it later.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -66,7 +67,7 @@ impl KeptIndex {
         IndexSlot::make_dir(cache)
     }
 
-    /// Opens the place of the index of an archive whose bytes were verified to have this digest.
+    /// Opens the index of an archive whose bytes were verified to have this digest.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -76,15 +77,15 @@ impl KeptIndex {
         Ok(Self { slot })
     }
 
-    /// Returns the directory in which the file of the index is renamed or removed.
+    /// Returns the directory in which the index file is renamed or removed.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.slot.dir()
     }
 }
 
-/// Returns a text that changes with the bytes of the file at `path`, which has this metadata: a change of them
-/// changes its times, or its inode.
+/// Returns a text that changes when the file at `path`, with this metadata, is modified or
+/// replaced: that changes its times or its inode.
 pub fn identity_of_file(path: &Path, metadata: &Metadata) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| PathBuf::from(path));
     format!(

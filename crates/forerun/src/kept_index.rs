@@ -1,12 +1,12 @@
-//! Indexes of the layers of container images, by their digests, and tables of contents that manifests vouch for.
+//! Stored indexes of container layers by digest, and tables of contents that manifests name.
 
 use std::sync::Arc;
 
 use forerun_remote::{LayerContents, RemoteOptions};
 use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
-/// Opens the kept index of an archive with this digest, or a place for one. Without one the archive is read again
-/// each time.
+/// Opens the stored index of an archive with this digest, or prepares to store a new one. Without
+/// it, the archive is read completely each time.
 #[cfg(feature = "tar")]
 pub fn kept_index(digest: &str, options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
     let index = crate::kept::KeptIndex::of_digest(&options.cache_dir()?, digest);
@@ -14,13 +14,13 @@ pub fn kept_index(digest: &str, options: &RemoteOptions) -> Option<Arc<dyn KeepI
     Some(Arc::new(index.ok()?))
 }
 
-/// Returns nothing: no format keeps indexes.
+/// Returns `None`: without archives, no format stores indexes.
 #[cfg(not(feature = "tar"))]
 pub fn kept_index(_digest: &str, _options: &RemoteOptions) -> Option<Arc<dyn KeepIndex>> {
     None
 }
 
-/// Returns the table of contents in a layer that a manifest vouches for.
+/// Returns the table of contents that a manifest gives for a layer.
 pub fn proven(contents: &LayerContents) -> Option<ProvenTable> {
     Some(match *contents {
         LayerContents::Soci { .. } => return None,

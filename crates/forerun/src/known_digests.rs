@@ -1,7 +1,9 @@
-//! Digests of layers on disk that were computed once: a file that has not changed since is not hashed again.
+//! Digests of layers on disk that were computed earlier, so that an unchanged file is not hashed
+//! again.
 //!
-//! They are kept beside the indexes of archives, as one more of these, and go with them. What the file is known by is
-//! its path, inode, length and times, as with an index. A caller that trusts none of these hashes the file.
+//! They are stored like indexes of archives, and evicted with them. A file is identified by its
+//! path, inode, length and times, as for an index. A caller that does not trust this hashes the
+//! file.
 
 use std::fs::Metadata;
 use std::io;
@@ -11,11 +13,11 @@ use forerun_cache::{Digest, IndexSlot};
 
 use crate::kept::identity_of_file;
 
-/// A file in which a layer is: the layer itself, or an archive with it.
+/// The file that holds a layer: the layer itself, or an archive with it.
 #[derive(Clone, Debug)]
 pub struct LayerPlace {
     path: PathBuf,
-    /// Identity of the file when it was opened, with the path of the layer in it.
+    /// Identity of the file when it was opened, and the path of the layer in it.
     identity: String,
     inner: String,
 }
@@ -30,7 +32,6 @@ impl LayerPlace {
         }
     }
 
-    /// Returns whether the file is what it was.
     fn is_unchanged(&self) -> bool {
         let now = self.path.metadata();
         now.is_ok_and(|now| identity(&self.path, &now, &self.inner) == self.identity)
@@ -44,8 +45,9 @@ fn identity(path: &Path, metadata: &Metadata, inner: &str) -> String {
     )
 }
 
-/// Returns whether a layer has this digest: by what is known of its file, else by `hash`, whose result is kept in the
-/// cache directory `cache`. Without a cache, it is hashed.
+/// Checks that a layer has this digest. Uses the digest stored in the cache directory `cache` if
+/// the file is unchanged. Otherwise calls `hash`, and stores the digest if it matches. Returns the
+/// digest found if it differs.
 ///
 /// # Errors
 /// The errors of `hash`.
@@ -76,7 +78,7 @@ pub fn has_digest(
     Ok(Ok(()))
 }
 
-/// Returns whether it is known that a layer has this digest, without a read of it.
+/// Returns whether the cache knows that a layer has this digest. Does not read the layer.
 pub fn is_known(expected: Digest, place: &LayerPlace, cache: Option<&Path>) -> bool {
     let slot = cache.and_then(|cache| IndexSlot::open(cache, &place.identity).ok());
     let known = slot.as_ref().and_then(|slot| slot.load(128));
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!(hashed.get(), 1);
         assert_eq!(check(b"bytes", None), Ok(()), "without a cache");
         assert_eq!(hashed.get(), 2);
-        // Other bytes of the same length, and the time of before.
+        // Other bytes with the same length and modification time.
         let modified = path.metadata().unwrap().modified().unwrap();
         fs::write(&path, "BYTES").unwrap();
         fs::File::open(&path)
@@ -119,7 +121,7 @@ mod tests {
             .unwrap();
         assert_eq!(check(b"bytes", Some(&cache)), Err(Digest::of(b"BYTES")));
         assert_eq!(hashed.get(), 3);
-        // What is known is of one digest: a document that names another is not served by it.
+        // Only one digest is stored, so a document that names another one has the file hashed.
         assert_eq!(check(b"BYTES", Some(&cache)), Ok(()));
         assert_eq!(check(b"other", Some(&cache)), Err(Digest::of(b"BYTES")));
         assert_eq!(hashed.get(), 5);

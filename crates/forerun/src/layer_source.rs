@@ -1,4 +1,4 @@
-//! One of several images that are shown as one tree, before it is open.
+//! A layer that is not open yet.
 
 use std::sync::Arc;
 
@@ -7,37 +7,37 @@ use forerun_vfs::KeepIndex;
 #[cfg(any(feature = "layouts", feature = "remote"))]
 use forerun_vfs::{ProvenTable, Result};
 
-/// How a layer is verified whose digest was compared before its first byte was used.
+/// The report for a layer whose digest was verified before its first byte was used.
 #[cfg(any(feature = "layouts", feature = "remote"))]
 pub const WHOLE: &str = "verified as a whole";
-/// How a layer is verified that is read by a kept index.
+/// The report for a layer that is read by a stored index.
 #[cfg(feature = "remote")]
 pub const BY_INDEX: &str = "each part verified by a kept index";
-/// How a layer is verified that is read by an index from elsewhere.
+/// The report for a layer that is read by an index from elsewhere.
 #[cfg(any(feature = "layouts", feature = "remote"))]
 pub const BY_NAMED_INDEX: &str = "each part compared with an index from elsewhere";
-/// How a layer is verified that is read by a table of contents.
+/// The report for a layer that is read by a table of contents.
 #[cfg(any(feature = "layouts", feature = "remote"))]
 pub const BY_CONTENTS: &str = "each part verified by its table of contents";
 
 /// One of several images that are opened as one tree.
 pub struct LayerSource {
-    /// Its name in errors.
+    /// The layer's name in errors.
     pub name: String,
-    /// The image, or archive.
+    /// The image or archive.
     pub source: Arc<dyn ReadAt>,
-    /// Keeps the index of a compressed archive for the next opening.
+    /// Stores the index of a compressed archive for the next opening.
     pub index: Option<Arc<dyn KeepIndex>>,
-    /// How its bytes are verified, for reports.
+    /// How the layer's bytes are verified, for reports.
     pub verified: Option<&'static str>,
-    /// The table of contents by which it is read: then parts of it are read, or fetched, when they are wanted.
+    /// The table of contents to read the layer by, so that its parts are read or fetched on demand.
     #[cfg(any(feature = "layouts", feature = "remote"))]
     pub lazy: Option<LazyLayer>,
-    /// The same layer, where it is at a server.
+    /// The same layer, if it is on a server.
     #[cfg(feature = "remote")]
     pub server: Option<Arc<forerun_remote::RemoteImage>>,
-    /// Whether the layer at a server is not verified yet: it is read as it comes, and the image is open once all of it
-    /// was compared with its digest.
+    /// Whether a layer on a server is not verified yet. It is then read as it arrives, and opening
+    /// waits until the whole layer was compared with its digest.
     #[cfg(feature = "remote")]
     pub is_unverified: bool,
 }
@@ -48,9 +48,9 @@ pub struct LayerSource {
 pub struct LazyLayer {
     /// The table.
     pub table: ProvenTable,
-    /// Whether no document vouches for it: then one that is damaged is not used.
+    /// Whether no trusted document names the table. Such a table is ignored if it is damaged.
     pub is_claimed: bool,
-    /// Compares all of the layer with its digest: for a table that is not used.
+    /// Compares the whole layer with its digest. Called if the table turns out to be unusable.
     pub verify_whole: Arc<dyn Fn() -> Result<()> + Send + Sync>,
 }
 
@@ -73,7 +73,7 @@ impl std::fmt::Debug for LayerSource {
 }
 
 impl LayerSource {
-    /// Creates one without an index.
+    /// Creates a layer without index and table.
     #[must_use]
     pub fn new(name: impl Into<String>, source: Arc<dyn ReadAt>) -> Self {
         Self {

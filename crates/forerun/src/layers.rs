@@ -14,14 +14,15 @@ use crate::image::Image;
 use crate::layer_source::LayerSource;
 use crate::options::OpenOptions;
 
-/// Least budget for the metadata of one layer, as it is stored and decoded.
+/// Smallest memory budget for a layer's stored metadata, and for its decoded metadata.
 const LEAST_CACHE: u64 = 256 << 10;
 
-/// Opens the images in these sources as one. The lowest is first. Calls `waiting` from time to time until then.
+/// Opens the images in these sources as one tree, the lowest first. Calls `waiting` at regular
+/// intervals until all are open.
 ///
 /// # Errors
-/// The errors of opening one image, with its name; [`Error::Unsupported`] for options of one image, and for layers
-/// that cannot be merged.
+/// The errors of opening one image, with its name; [`Error::Unsupported`] for options that apply to
+/// a single image, and for layers that cannot be merged.
 pub fn open(
     sources: Vec<LayerSource>,
     options: &OpenOptions,
@@ -34,7 +35,7 @@ pub fn open(
         return Err(Error::limit(Bound::Other, "number of layers", most));
     }
     let observer = Arc::new(Observer::new(options.events.clone()));
-    // All layers together have the budget of one image.
+    // All layers together get the budget of one image.
     let mut of_layer = options.clone();
     of_layer.engine.cache = (options.engine.cache / count.max(1)).max(LEAST_CACHE * 16);
     let opened = each_layer::open(&sources, &of_layer, &observer, waiting)?;
@@ -80,7 +81,7 @@ pub fn open(
     })
 }
 
-/// Refuses options that say something of one image.
+/// Rejects options that apply to a single image.
 fn refuse(options: &OpenOptions) -> Result<()> {
     let set = [
         (options.offset > 0, "an offset"),
@@ -97,7 +98,8 @@ fn refuse(options: &OpenOptions) -> Result<()> {
     }
 }
 
-/// The image of the lowest layer, which the engine takes for that of all: it is slow where any is.
+/// The image of the lowest layer, which represents all layers in the engine. It counts as slow if
+/// any layer is slow.
 struct Lowest {
     image: Arc<dyn ReadAt>,
     upper: Vec<Arc<dyn ReadAt>>,

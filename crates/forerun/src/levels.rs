@@ -1,8 +1,8 @@
-//! The levels of compressors, as each format uses them.
+//! Compression levels of each format.
 
 use std::ops::RangeInclusive;
 
-/// Levels by the names of a format and a compressor, with the default. Compressors that are not here have none.
+/// Levels and the default by format and compressor. Compressors that are not listed have no levels.
 const LEVELS: [(&str, &str, RangeInclusive<u8>, u8); 6] = [
     ("squashfs", "gzip", 1..=9, 9),
     ("squashfs", "zstd", 1..=22, 15),
@@ -12,11 +12,11 @@ const LEVELS: [(&str, &str, RangeInclusive<u8>, u8); 6] = [
     ("erofs", "zstd", 1..=22, 3),
 ];
 
-/// Returns the level of a compressor in images of a format: `wanted`, or the default; 0 for a compressor without
-/// levels.
+/// Returns the level of a compressor in images of a format: `wanted`, or the default; 0 for a
+/// compressor without levels.
 ///
 /// # Errors
-/// A message, where the compressor has no such level.
+/// A message if the compressor has no such level.
 pub fn compressor_level(format: &str, compressor: &str, wanted: Option<u8>) -> Result<u8, String> {
     let mut levels = LEVELS.iter();
     let found = levels.find(|(of, name, ..)| *of == format && *name == compressor);

@@ -18,22 +18,24 @@
 //! | list a directory, walk a tree | [`Image::read_dir`], [`Image::walk`] |
 //! | ask for metadata, links, attributes | [`Image::metadata`], [`Image::read_link`], [`Image::xattrs`] |
 //! | open several images as one tree, as containers stack layers | [`Image::open_layers`] |
-//! | open an image at a server (feature `remote`) | [`Image::open`] with its address |
+//! | open an image on a server (feature `remote`) | [`Image::open`] with its address |
 //! | make an image | [`PackOptions`], [`Writer`], [`build`] |
 //!
-//! Paths resolve inside the image: no `..` and no symbolic link leads out of it. Their errors are [`Error`],
-//! which names the image and the path and converts into an [`io::Error`](std::io::Error) of the same kind.
-//! The folder `examples` of the crate has a short program for each common task.
+//! Paths resolve inside the image: no `..` and no symbolic link leads out of it. Methods that take
+//! paths return [`Error`], which names the image and the path and converts into an
+//! [`io::Error`](std::io::Error) of the same kind. The folder `examples` of the crate has a short
+//! program for each common task.
 //!
-//! Below the paths are nodes. A [`Reader`] moves the bytes of a node, and a [`vfs::FileSystem`] has its metadata;
-//! their errors are [`vfs::Error`]. Programs that serve many requests, like a mount, use these. A [`Writer`]
-//! makes an image from a [`build::Tree`]. Both sets of formats are closed and listed in one file of this
-//! crate. What forerun's own programs share beyond that is in [`unstable`]; any release may change it.
+//! The layer below paths works with nodes, for programs that serve many requests, such as a mount.
+//! A [`Reader`] reads the bytes of a node, and a [`vfs::FileSystem`] its metadata; both return
+//! [`vfs::Error`]. A [`Writer`] makes an image from a [`build::Tree`]. The readable formats and the
+//! writable formats are fixed lists in this crate. [`unstable`] has what only forerun's own
+//! programs share; any release may change it.
 //!
 //! Features, all on by default: one for each format (`romfs`, `cramfs`, `tar`, `zip`, `squashfs`,
-//! `erofs`, `composefs`, `exfat`),
-//! `write` to make images, `layouts` for container images on disk, `remote` for images at servers. Without `remote` nothing opens a socket, and
-//! no asynchronous runtime is built. `exfat` brings volumes that change and their repair.
+//! `erofs`, `composefs`, `exfat`), `write` to make images, `layouts` for container images on disk,
+//! `remote` for images on servers. Without `remote`, nothing opens a socket and no asynchronous
+//! runtime is built. `exfat` includes writing to volumes, and their repair.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -114,7 +116,8 @@ mod whole;
 mod writer;
 mod xattrs;
 
-/// What writers take: trees of nodes, from directories, tar streams, lists and images, and the options of each format.
+/// Input for writers: trees of nodes from directories, tar streams, lists and images, and the
+/// options of each format.
 #[cfg(feature = "write")]
 pub mod build {
     pub use forerun_build::*;
@@ -137,7 +140,7 @@ pub mod build {
     pub use crate::writer::Written;
 }
 
-/// What forerun's own programs need beyond that. Any release may change any of it.
+/// Items that only forerun's own programs need. Any release may change them.
 pub mod unstable {
     #[cfg(any(feature = "layouts", feature = "remote"))]
     pub use forerun_cache as cache;
@@ -166,7 +169,7 @@ pub mod unstable {
     #[cfg(feature = "exfat")]
     pub use crate::volume::{VolumeMut, WriteOptions};
 
-    /// Locks of volumes that change, and who holds them.
+    /// Locks of volumes that change, and the processes that hold them.
     pub mod locks {
         pub use crate::locks::*;
     }

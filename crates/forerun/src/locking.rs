@@ -1,13 +1,13 @@
-//! How a caller has the locks of other processes treated.
+//! How to treat the locks of other processes.
 
-/// How the locks of other processes on a volume that changes are treated.
+/// How to treat the locks of other processes on a volume that changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Locking {
-    /// A reader is refused while a process writes, a writer while any process has the volume.
+    /// Refuses a reader while a process writes, and a writer while any process uses the volume.
     #[default]
     Respect,
-    /// A writer continues although other processes read. Writers still exclude each other.
+    /// Lets a writer continue although other processes read. Writers still exclude each other.
     Break,
-    /// A reader takes no lock and checks none: the data it reads may be inconsistent.
+    /// Lets a reader take and check no locks: the data that it reads may be inconsistent.
     Ignore,
 }

@@ -12,7 +12,7 @@ impl PackOptions {
     /// Returns the writer that the options name.
     ///
     /// # Errors
-    /// [`PackError::Option`] for a name that there is not, and a level that the compressor does not have.
+    /// [`PackError::Option`] for an unknown name, or a level that the compressor does not have.
     pub fn writer(&self) -> Result<Writer, PackError> {
         match self.format.as_str() {
             #[cfg(feature = "squashfs")]
@@ -37,8 +37,8 @@ impl PackOptions {
         }
     }
 
-    /// The formats that a directory can be packed into. A composefs image also needs a store of objects, so it
-    /// is not one of them: [`Writer`] makes it.
+    /// The formats that a directory can be packed into. composefs is missing because it needs an
+    /// object store too: use [`Writer`].
     pub const FORMATS: &'static [&'static str] = &[
         #[cfg(feature = "squashfs")]
         "squashfs",
@@ -104,7 +104,7 @@ impl PackOptions {
             "deflate" => Some(FillEncoding::Deflate { level: level()? }),
             "zstd" => Some(FillEncoding::Zstd {
                 level: level()?,
-                // The most that Linux takes.
+                // The largest window that Linux accepts.
                 window_log: 20,
             }),
             other => return Err(self.no_compressor(other)),

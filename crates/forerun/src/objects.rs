@@ -12,7 +12,7 @@ use forerun_vfs::{Limits, OpenWith, Result};
 
 use crate::registry::object_formats;
 
-/// A store of objects, and the objects that images refer to.
+/// An object store, and the objects that images refer to.
 pub struct Collection(Box<dyn Collector>);
 
 impl std::fmt::Debug for Collection {
@@ -22,23 +22,23 @@ impl std::fmt::Debug for Collection {
 }
 
 impl Collection {
-    /// Opens the store at `path`, whose objects are all garbage until images are added.
+    /// Opens the store at `path`. All of its objects are garbage until images are added.
     ///
     /// # Errors
-    /// The errors of opening the directory; [`io::ErrorKind::Unsupported`] if no format has stores, or if
-    /// images do not tell what is needed in this one.
+    /// The errors of opening the directory; [`io::ErrorKind::Unsupported`] if no format has stores,
+    /// or if images do not tell what is needed in this one.
     pub fn open(path: &Path) -> io::Result<Self> {
         let format = object_formats().first();
         let format = format.ok_or(io::ErrorKind::Unsupported)?;
         (format.collector)(path).map(Self)
     }
 
-    /// Keeps the objects that the image in `source` refers to, and the image itself where it is one:
-    /// `file` has its device and inode.
+    /// Keeps the objects that the image in `source` refers to, and the image itself if it is an
+    /// object: `file` is its device and inode.
     ///
     /// # Errors
-    /// The errors of opening and walking the image, and of a reference that is not understood. No object
-    /// may be collected as garbage then: what the image needs is unknown.
+    /// The errors of opening and walking the image, and of a reference that is not understood.
+    /// After an error nothing may be collected, because the image's objects are not all known.
     pub fn keep(
         &mut self,
         source: Arc<dyn ReadAt>,
@@ -53,8 +53,8 @@ impl Collection {
         self.0.keep(with, file)
     }
 
-    /// Removes the files of the store that no image needs, and passes their names to `tell`. With `dry_run`
-    /// only reports them. No process may add objects for other images meanwhile.
+    /// Removes the files of the store that no image needs, and passes their names to `tell`. With
+    /// `dry_run`, only reports them. No process may add objects for other images meanwhile.
     ///
     /// # Errors
     /// The errors of reading or changing the store; files removed before stay removed.

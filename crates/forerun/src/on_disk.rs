@@ -21,8 +21,9 @@ use crate::known_digests::{LayerPlace, has_digest, is_known};
 use crate::layer_source::{BY_CONTENTS, BY_NAMED_INDEX, LayerSource, LazyLayer, WHOLE};
 use crate::options::OpenOptions;
 
-/// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or `docker-archive:FILE`, and where there
-/// are several images in it a colon and the name of one, or `@` and the digest of its manifest.
+/// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or
+/// `docker-archive:FILE`. If these hold several images, `:NAME` or `@DIGEST` of the manifest
+/// follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskImage {
     kind: StoreKind,
@@ -44,7 +45,7 @@ const KINDS: [(&str, StoreKind); 3] = [
 ];
 
 impl DiskImage {
-    /// Reads a name. Returns nothing for other names, those of files among them: `./oci-layout:x` is a file.
+    /// Parses a name. Returns `None` for other names, such as `./oci-layout:x`, which is a file.
     #[must_use]
     pub fn parse(name: &Path) -> Option<Self> {
         let text = name.to_str()?;
@@ -65,13 +66,13 @@ impl DiskImage {
         })
     }
 
-    /// Returns the directory or file.
+    /// Returns the directory or archive.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the file that is replaced when the images in it change.
+    /// Returns the file that is replaced when the images change.
     #[must_use]
     pub fn index_file(&self) -> PathBuf {
         match self.kind {
@@ -80,13 +81,13 @@ impl DiskImage {
         }
     }
 
-    /// Opens the layers of the image, the lowest first, for [`Image::from_layers`]. Each is compared with its digest
-    /// first, or read by a table of contents that its manifest vouches for. Of several platforms, that of the
-    /// options is taken, or that of this machine.
+    /// Opens the layers of the image, the lowest first, for [`Image::from_layers`]. Each is first
+    /// compared with its digest, or is read by a table of contents that its manifest names. If the
+    /// image has several platforms, uses the one in the options, or that of this machine.
     ///
     /// # Errors
-    /// Errors of reading the files; `InvalidData` for documents that are damaged, name no such image, or layers
-    /// of other bytes than they say.
+    /// Errors of reading the files; `InvalidData` for documents that are damaged or name no such
+    /// image, and for layers that do not match their digests.
     pub fn layers(&self, options: &OpenOptions) -> Result<Vec<LayerSource>> {
         let named = |error: Error| error.of_image(Some(&self.path));
         let platform = options.remote.registry.platform.as_ref();
@@ -139,7 +140,7 @@ impl DiskImage {
             StoreKind::DockerArchive => layers_of_docker_archive(name, &mut read),
         };
         let found = found.map_err(|error| match error {
-            // Most errors of reading have the path.
+            // Most read errors already contain the path.
             OnDiskError::Read { path, source } if source.to_string().contains(&path) => {
                 failed(source.kind(), &source)
             }
@@ -166,17 +167,17 @@ impl DiskImage {
     }
 }
 
-/// A layer on disk.
 struct DiskLayer {
     file: LayerFile,
     source: Arc<dyn ReadAt>,
     place: LayerPlace,
-    /// The cache that knows digests of files.
+    /// The cache that stores digests of files.
     cache: Option<PathBuf>,
 }
 
 impl DiskLayer {
-    /// Returns the layer: compared with its digest, unless its table of contents has the digests of its parts.
+    /// Prepares the layer. Compares it with its digest now, unless it has a table of contents with
+    /// digests of its parts.
     fn into_source(
         self,
         path: &Path,
@@ -213,8 +214,8 @@ impl DiskLayer {
         Ok(layer)
     }
 
-    /// Returns the table of contents by which it is read, and whether nothing vouches for it. A table of SOCI that
-    /// cannot be read is not used: the layout may lack it.
+    /// Returns the table of contents to read the layer by, and whether no trusted document names
+    /// it. Ignores a table of SOCI that cannot be read: the layout may lack it.
     fn table(
         &self,
         name: &str,
@@ -226,7 +227,8 @@ impl DiskLayer {
         let LayerContents::Soci { digest, len } = contents else {
             return Some((proven(&contents)?, is_claimed));
         };
-        // An index that was made when all of the layer had its digest goes before one that nothing vouches for.
+        // A stored index, made when the layer was verified as a whole, is preferred to a table that
+        // no manifest names.
         let is_known = || is_known(self.file.digest, &self.place, self.cache.as_deref());
         let has_index = || {
             let kept = kept_index(&self.file.digest.to_string(), &options.remote);
@@ -250,8 +252,8 @@ impl DiskLayer {
         }
     }
 
-    /// Returns the compression of a layer of an archive of `docker save`, whose documents have digests of layers without
-    /// compression.
+    /// Returns the compression of a layer from `docker save`, whose documents have digests of
+    /// uncompressed layers.
     fn compression(&self) -> io::Result<Option<Compression>> {
         if self.file.len.is_some() {
             return Ok(None);
@@ -262,7 +264,7 @@ impl DiskLayer {
         Ok(Compression::of(&head[..len]))
     }
 
-    /// Compares the bytes with what a document says of them, unless the cache knows that they were compared.
+    /// Compares length and digest with the document, unless the cache knows that they match.
     fn verify(&self) -> io::Result<()> {
         let digest = self.file.digest;
         let invalid = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
@@ -287,7 +289,7 @@ impl DiskLayer {
     }
 }
 
-/// Reads a blob of this length.
+/// Reads a blob, which must have this length.
 fn bytes_of(
     path: &str,
     len: u64,
@@ -297,17 +299,15 @@ fn bytes_of(
     if source.len() != len {
         return Err(format!("{path} has {} bytes, not {len}", source.len()));
     }
-    // A longer one is in no index.
+    // An index cannot name a longer one.
     let mut bytes = vec![0; usize_from(len)];
     let read = source.read_exact_at(0, &mut bytes);
     read.map_err(|error| format!("{path}: {error}"))?;
     Ok(bytes)
 }
 
-/// A file of a layout or archive, and where it is.
 type PlacedFile = (Arc<dyn ReadAt>, LayerPlace);
 
-/// Returns the options of an archive that holds layers.
 fn of_archive(options: &OpenOptions) -> OpenOptions {
     OpenOptions {
         format: Some("tar".to_string()),
@@ -317,7 +317,7 @@ fn of_archive(options: &OpenOptions) -> OpenOptions {
     }
 }
 
-/// Opens a file of a layout. Pipes are not waited for.
+/// Opens a file of a layout. Does not block on pipes.
 fn file(path: &Path) -> Result<(Arc<dyn ReadAt>, Metadata)> {
     let opened = path.metadata().and_then(|metadata| {
         if metadata.is_file() {

@@ -1,4 +1,4 @@
-//! From the name of an image to its bytes: a path, or the address of an image at a server.
+//! Opens an image by its name: a path, or the address of an image on a server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::options::OpenOptions;
 use crate::{layers, locks};
 
 impl Image {
-    /// Opens an image with the default options: a path of a file or block device, or the address of an
-    /// image at a server, which takes the feature `remote` (`https://`, `http://`, `s3://`, `oci://`).
+    /// Opens an image with the default options. `path` names a file or block device, or an image on
+    /// a server (`https://`, `http://`, `s3://`, `oci://`), which needs the feature `remote`.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -31,15 +31,16 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied` and others if the file cannot be opened; `InvalidData` if no driver
-    /// knows its bytes or they are damaged; `ResourceBusy` with an [`InUse`](crate::locks::InUse) if a process or
-    /// the kernel writes to the volume; errors of the server.
+    /// `NotFound`, `PermissionDenied` and others if the file cannot be opened; `InvalidData` if no
+    /// driver recognises its bytes or they are damaged; `ResourceBusy` with an
+    /// [`InUse`](crate::locks::InUse) if a process or the kernel writes to the volume; errors from
+    /// the server.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
 
-    /// Opens an image as [`open`](Self::open) does, with options of the caller's;
-    /// [`OpenOptions::open`] is the same.
+    /// Opens an image as [`open`](Self::open) does, with the caller's options. The same as
+    /// [`OpenOptions::open`].
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -61,9 +62,9 @@ impl Image {
     /// Opens an image in any source.
     ///
     /// # Errors
-    /// [`UnknownFormat`](forerun_vfs::Error::UnknownFormat) if no driver knows the bytes,
-    /// [`Io`](forerun_vfs::Error::Io) if they cannot be read or offset and size do not fit, and the errors of the
-    /// driver.
+    /// [`UnknownFormat`](forerun_vfs::Error::UnknownFormat) if no driver recognises the bytes,
+    /// [`Io`](forerun_vfs::Error::Io) if they cannot be read or offset and size do not fit, and the
+    /// errors of the driver.
     pub fn from_source(
         source: Arc<dyn ReadAt>,
         options: &OpenOptions,
@@ -72,10 +73,12 @@ impl Image {
         FoundImage::of(&source, options, &observer)?.image(options, observer)
     }
 
-    /// Opens several images as one tree, as overlayfs and the runtimes of containers stack layers: the lowest
-    /// layer first, each a path or an address as for [`open`](Self::open). `docs/layers.md` has the rules.
+    /// Opens several images as one tree, merged like the layers of overlayfs or of a container
+    /// image. The lowest layer comes first; each is a path or an address as for
+    /// [`open`](Self::open). `docs/layers.md` has the rules.
     ///
-    /// Offset, size, format, devices and digest of the options are those of one image, and must not be set.
+    /// Options that apply to a single image (offset, size, format, devices and digest) must not be
+    /// set.
     ///
     /// ```
     #[doc = include_str!("example.md")]
@@ -109,12 +112,12 @@ impl Image {
         merged(sources, shown, options)
     }
 
-    /// Opens several images in any sources as one tree, the lowest first. The names are for errors.
+    /// Opens images in any sources as one tree, the lowest first. Their names are used in errors.
     ///
     /// # Errors
     /// The errors of [`from_source`](Self::from_source), with the name of the layer;
-    /// [`Unsupported`](forerun_vfs::Error::Unsupported) for options of one image, and for layers that cannot be
-    /// merged.
+    /// [`Unsupported`](forerun_vfs::Error::Unsupported) for options that apply to a single image,
+    /// and for layers that cannot be merged.
     pub fn from_layers(
         layers: Vec<LayerSource>,
         options: &OpenOptions,
@@ -122,8 +125,8 @@ impl Image {
         layers::open(layers, options, &mut || ())
     }
 
-    /// Opens layers as [`from_layers`](Self::from_layers) does. Calls `waiting` from time to time, while layers at
-    /// servers are fetched.
+    /// Opens layers as [`from_layers`](Self::from_layers) does. Calls `waiting` at regular
+    /// intervals while layers are fetched from servers.
     ///
     /// # Errors
     /// The errors of [`from_layers`](Self::from_layers).
@@ -137,7 +140,7 @@ impl Image {
 }
 
 impl OpenOptions {
-    /// Opens the image in a file or block device, or at a server, as [`Image::open`] does.
+    /// Opens the image in a file or block device, or on a server, as [`Image::open`] does.
     ///
     /// # Errors
     /// The errors of [`Image::open`].
@@ -146,16 +149,15 @@ impl OpenOptions {
     }
 }
 
-/// The sources of an image.
+/// The sources that a name stands for.
 enum Named {
-    /// One, and its name to show.
+    /// One image, and its name for display.
     Image(Arc<dyn ReadAt>, PathBuf),
     /// The layers of a container image, the lowest first.
     #[cfg_attr(not(any(feature = "layouts", feature = "remote")), expect(dead_code))]
     Layers(Vec<LayerSource>, PathBuf),
 }
 
-/// Opens the image that `name` names.
 fn open(name: &Path, options: &OpenOptions) -> Result<Image> {
     match source(name, options)? {
         Named::Image(source, shown) => match Image::from_source(source, options) {
@@ -166,7 +168,7 @@ fn open(name: &Path, options: &OpenOptions) -> Result<Image> {
     }
 }
 
-/// Opens layers as one image. The error of a layer names it.
+/// Opens layers as one image. An error names its layer.
 fn merged(layers: Vec<LayerSource>, shown: PathBuf, options: &OpenOptions) -> Result<Image> {
     let image = Image::from_layers(layers, options).map_err(|error| {
         #[cfg(feature = "remote")]
@@ -178,7 +180,8 @@ fn merged(layers: Vec<LayerSource>, shown: PathBuf, options: &OpenOptions) -> Re
     Ok(image.with_name(shown))
 }
 
-/// Opens what `name` names: a file, locked against writers where its format changes, or an image at a server.
+/// Opens the sources that `name` stands for. A file is locked against writers if its format
+/// changes.
 fn source(name: &Path, options: &OpenOptions) -> Result<Named> {
     #[cfg(feature = "remote")]
     if let Some(address) = name.to_str().filter(|name| is_address(name)) {
@@ -195,7 +198,6 @@ fn source(name: &Path, options: &OpenOptions) -> Result<Named> {
     }
 }
 
-/// Opens the file of an image.
 fn file(path: &Path) -> Result<FileSource> {
     let opened = FileSource::open(path);
     opened.map_err(|error| match path {
@@ -213,20 +215,20 @@ fn open_error(error: std::io::Error) -> Error {
     Error::new(Cause::Open(Arc::new(error)))
 }
 
-/// Returns whether a name is that of an image at a server.
+/// Returns whether a name is the address of an image on a server.
 #[cfg(feature = "remote")]
 fn is_address(name: &str) -> bool {
     forerun_remote::Reference::is_remote(name)
 }
 
-/// Returns whether a name that is no file looks like that of an image at a server.
+/// Returns whether a name that is not a file looks like an address.
 #[cfg(not(feature = "remote"))]
 fn is_address(name: &str) -> bool {
     name.contains("://")
 }
 
-/// Opens an image at a server, or the layers of a container image. The error of an address that cannot be read has
-/// the address, without credentials.
+/// Opens an image on a server, or the layers of a container image. An error for a malformed address
+/// shows it without credentials.
 #[cfg(feature = "remote")]
 fn at_server(address: &str, options: &OpenOptions) -> Result<Named> {
     let remote = |error| Error::new(Cause::Remote(error));

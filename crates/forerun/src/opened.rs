@@ -1,4 +1,4 @@
-//! An image in a source, found and not yet opened; and what opens it.
+//! Finds the image in a source, and opens its driver.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::spool;
 /// The format of archives with a table of contents.
 const INDEXED: &str = "tar";
 
-/// An image whose format and place are known.
+/// An image whose format and location are known.
 pub struct FoundImage {
     format: &'static Format,
     container: Option<Container>,
@@ -32,15 +32,15 @@ pub struct FoundImage {
 /// A part of the source that may be an image.
 pub struct Opened {
     offset: u64,
-    /// The part, uncounted.
+    /// The part, without counting its reads.
     pub part: Arc<dyn ReadAt>,
     source: Counted,
     pub metadata: Arc<MetadataSource>,
 }
 
 impl FoundImage {
-    /// Finds the image in a source: the source itself, the part that the options name, or the contents of a
-    /// container.
+    /// Finds the image in a source. The image is the source itself, the part that the options
+    /// select, or the contents of a container.
     ///
     /// # Errors
     /// [`Error::UnknownFormat`] and [`Error::Io`].
@@ -52,7 +52,7 @@ impl FoundImage {
         Self::of_blob(source, BlobId::IMAGE, options, observer)
     }
 
-    /// Finds the image in a source that the engine knows as this blob.
+    /// Like [`of`](Self::of), for a source that the engine knows as `blob`.
     ///
     /// # Errors
     /// The errors of [`of`](Self::of).
@@ -68,7 +68,7 @@ impl FoundImage {
         }
     }
 
-    /// Opens the driver, with a budget for decoded metadata: of an image alone, or of a layer.
+    /// Opens the driver. `cache` is its budget for decoded metadata.
     ///
     /// # Errors
     /// The errors of the driver, of the devices and of the digest that the options name.
@@ -135,16 +135,15 @@ impl FoundImage {
     }
 }
 
-/// Files that stand for other bytes, in one another: a compressed disk that holds a compressed image.
+/// Most nested files that are decoded, such as a compressed disk that holds a compressed image.
 const NESTED: u32 = 3;
 
-/// A look at the first bytes of a source.
 enum Looked {
     Found(FoundImage),
     Inside(Inside),
 }
 
-/// An image in bytes that a file stands for.
+/// An encoded file that may hold an image. The number is how many more may be nested in it.
 enum Inside {
     Disk(Expanded, u32),
     #[cfg(feature = "tar")]
@@ -194,8 +193,8 @@ impl Inside {
     }
 }
 
-/// Looks for the image in a source: the source itself, the part that the options name, or the contents of a container.
-/// `left` files may stand for other bytes.
+/// Looks for the image in a source: the source itself, the part that the options select, or the
+/// contents of a container. `left` encoded files may still be nested.
 fn look(
     source: &Arc<dyn ReadAt>,
     blob: BlobId,
@@ -204,7 +203,7 @@ fn look(
     left: u32,
 ) -> Result<Looked> {
     let place = (options.offset, options.size);
-    // Offsets in such a file are those in the disk.
+    // Offsets in a disk image refer to the decoded disk.
     let disk = match place {
         (0, None) => None,
         _ => expanded::whole_disk(source, &options.limits)?,
@@ -230,7 +229,7 @@ fn look_at(
     let is_kept = options.index.as_ref().is_some_and(|index| index.is_kept());
     let is_indexed = options.table.is_some() || (is_kept && !options.rescue);
     if let Some(format) = named(Some(wanted.unwrap_or(INDEXED))).filter(|_| is_indexed) {
-        // The caller knows what it is: nothing but the table or the index is read.
+        // The caller knows the contents, so only the table or index is read.
         return Ok(Looked::Found(FoundImage {
             format,
             container: None,
@@ -242,7 +241,7 @@ fn look_at(
         return Ok(Looked::Inside(inside));
     }
     let (format, container, opened) = match find_format(&head, wanted) {
-        // A composefs image may lack its header. Where the caller names a store, the image is one.
+        // A composefs image may lack its header. It is one if the caller names an object store.
         Some(format) if options.objects.is_some() && wanted.is_none() => {
             (with_objects(format), None, whole)
         }
@@ -251,7 +250,7 @@ fn look_at(
             Ok(Some((format, container, part))) => (format, Some(container), part),
             found => match (whole.format_of_tail(wanted)?, named(wanted), found) {
                 (Some(format), ..) => (format, None, whole),
-                // A format that the user names is opened whatever its magic; the driver reports
+                // If the user names a format, open it whatever the magic number; the driver reports
                 // what is wrong.
                 (None, Some(format), Ok(_)) => (format, None, whole),
                 (None, _, Err(error)) => return Err(error),
@@ -272,7 +271,8 @@ fn look_at(
     }))
 }
 
-/// Returns what a source that starts with `head` stands for, if it stands for other bytes and `left` of them may.
+/// Returns the encoded file that a source starting with `head` is, if it is one and `left` is not
+/// 0.
 fn inside(whole: &Opened, head: &[u8], options: &OpenOptions, left: u32) -> Result<Option<Inside>> {
     let Some(left) = left.checked_sub(1) else {
         return Ok(None);
@@ -308,8 +308,8 @@ impl Opened {
         }
         let source = Counted::new(Arc::clone(&part), blob, Arc::clone(observer));
         let geometry = options.engine.geometry(source.len());
-        // A sixteenth of the budget is for metadata as it is stored, another for decoded metadata
-        // of the driver; the engine takes the rest for data.
+        // A sixteenth of the budget is for stored metadata, another for the driver's decoded
+        // metadata; the engine uses the rest for data.
         let metadata = MetadataSource::new(source.clone(), geometry, options.engine.cache / 16)
             .guessing(options.engine.guess_metadata);
         Ok(Self {
@@ -320,7 +320,7 @@ impl Opened {
         })
     }
 
-    /// Reads as many bytes of the start as any format needs for its probe.
+    /// Reads as many bytes from the start as the probes of all formats need.
     fn head(&self) -> Result<Vec<u8>> {
         let mut head = vec![0; probe_len().min(usize_from(self.source.len()))];
         let read = self.metadata.read_exact_at(0, &mut head);
@@ -328,8 +328,8 @@ impl Opened {
         Ok(head)
     }
 
-    /// Returns the format that recognises the end. With `wanted`, considers only that format. Reads nothing if no
-    /// format looks there.
+    /// Returns the format that recognises the end. With `wanted`, considers only that format. Reads
+    /// nothing if no format looks there.
     fn format_of_tail(&self, wanted: Option<&str>) -> Result<Option<&'static Format>> {
         let len = tail_len(wanted).min(usize_from(self.source.len()));
         if len == 0 {
@@ -343,7 +343,7 @@ impl Opened {
     }
 }
 
-/// Opens the image inside `whole`, which is no image itself. Does not search if the caller gave an
+/// Finds an image inside `whole`, which is no image itself. Does not search if the caller gave an
 /// offset.
 fn find_payload(
     source: &Arc<dyn ReadAt>,
@@ -364,12 +364,13 @@ fn find_payload(
             has_overlay,
             ..
         } = payload;
-        // To the end of the part of the source that the options name.
+        // Up to the end of the part that the options select.
         let rest = options.size.map(|size| size.saturating_sub(offset));
         let place = (offset, payload.size.or(rest));
         let part = Opened::new(source, blob, place, options, observer)?;
         let head = part.head()?;
-        // A format that is recognised by its end has offsets from either start, and its driver knows which.
+        // Skip formats that are recognised by their end: their offsets may count from either start,
+        // which only their driver can tell.
         let format = find_format(&head, wanted).filter(|format| format.tail.is_none());
         if let Some(format) = format {
             if has_overlay {

@@ -29,10 +29,10 @@ use crate::locking::Locking;
 /// ```
 #[derive(Clone, Default)]
 pub struct OpenOptions {
-    /// Offset of the image in the source, in bytes. At 0, a source that is no image may be a
+    /// Offset of the image in the source, in bytes. At 0, a source that is not an image may be a
     /// container that holds one: an AppImage, another executable, a SIF file.
     pub offset: u64,
-    /// Length of the image in the source, in bytes; to the end if not given.
+    /// Length of the image in the source, in bytes; up to the end if not given.
     pub size: Option<u64>,
     /// Name of the format; found by content if not given.
     pub format: Option<String>,
@@ -40,36 +40,35 @@ pub struct OpenOptions {
     pub engine: EngineOptions,
     /// Bounds on what the image may ask for.
     pub limits: Limits,
-    /// Files and devices with the data that the image keeps outside itself, in the order of its
-    /// device table.
+    /// Files and devices that hold data of the image, in the order of its device table.
     pub devices: Vec<PathBuf>,
     /// The object store of a composefs image. An EROFS image opened with one is opened as composefs.
     pub objects: Option<PathBuf>,
     /// How the digests of objects in the image are used.
     pub verity: Verity,
-    /// The fs-verity digest that a composefs image must have, in hexadecimal digits. All of the image is read
-    /// to compute it.
+    /// The fs-verity digest that a composefs image must have, in hexadecimal digits. The whole
+    /// image is read to compute it.
     pub digest: Option<String>,
-    /// Owners, permissions and time zone for formats that keep none.
+    /// Owners, permissions and time zone for formats that do not store them.
     pub ownership: Ownership,
     /// Reads as much of a damaged image as possible instead of refusing it: exFAT volumes with a
     /// damaged bitmap, up-case table, root directory or boot region, and files up to where their
-    /// chain breaks.
+    /// cluster chain breaks.
     pub rescue: bool,
-    /// How locks of other processes are treated, for formats that change.
+    /// How to treat locks of other processes, for formats that change.
     pub locking: Locking,
-    /// Makes files for what must be decoded once and kept: archives that are compressed in one piece. Without
-    /// it, they are made in the directory for temporary files.
+    /// Makes temporary files for archives compressed in one piece, whose decoded bytes must be
+    /// kept. By default they are in the directory for temporary files.
     pub spool: Option<Arc<dyn MakeSpool>>,
-    /// Keeps the index of a compressed archive for the next opening. Without it, each opening makes it: see
-    /// `KeptIndex`.
+    /// Stores the index of a compressed archive for the next opening; see `KeptIndex`. Without it,
+    /// each opening makes the index again.
     pub index: Option<Arc<dyn KeepIndex>>,
-    /// The table of contents of an archive, with its digest from a document that the caller trusts: the archive, which
-    /// is of the format `tar`, is then read by it. Without it, a table in an archive is not used.
+    /// The table of contents to read an archive of the format `tar` by, with its digest from a
+    /// document that the caller trusts. Without it, a table in the archive is ignored.
     pub table: Option<ProvenTable>,
     /// Receives an event for each crossing of a boundary.
     pub events: Option<Arc<dyn EventSink>>,
-    /// How an image at a server is fetched and kept.
+    /// How an image on a server is fetched and cached.
     #[cfg(any(feature = "layouts", feature = "remote"))]
     pub remote: RemoteOptions,
 }
@@ -109,7 +108,8 @@ impl OpenOptions {
         self
     }
 
-    /// Returns the bounds for an image of `len` bytes. The length of an image says nothing of files outside of it.
+    /// Returns the limits for an image of `len` bytes. The image's length does not bound data in
+    /// files outside it.
     pub(crate) fn limits_of(&self, len: u64) -> Limits {
         let mut limits = self.limits.clone();
         if self.objects.is_none() && self.devices.is_empty() {
@@ -118,7 +118,7 @@ impl OpenOptions {
         limits
     }
 
-    /// Adds the next of the [devices](#structfield.devices) with data outside the image.
+    /// Adds the next of the [devices](#structfield.devices) that hold data of the image.
     #[must_use]
     pub fn device(mut self, path: impl Into<PathBuf>) -> Self {
         self.devices.push(path.into());
@@ -132,7 +132,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how an image [at a server](#structfield.remote) is fetched and kept.
+    /// Sets how an image [on a server](#structfield.remote) is fetched and cached.
     #[cfg(any(feature = "layouts", feature = "remote"))]
     #[must_use]
     pub fn remote(mut self, remote: RemoteOptions) -> Self {
@@ -140,14 +140,14 @@ impl OpenOptions {
         self
     }
 
-    /// Lets a writer continue although other processes read, if `breaks`.
+    /// If `breaks`, lets a writer continue although other processes read.
     pub const fn break_lock(&mut self, breaks: bool) {
         if breaks {
             self.locking = Locking::Break;
         }
     }
 
-    /// Returns the part of a source of `len` bytes that the options name, clamped to the source.
+    /// Returns the part of a source of `len` bytes that the options select, clamped to the source.
     pub(crate) fn range(&self, len: u64) -> Range<u64> {
         let end = self.size.and_then(|size| self.offset.checked_add(size));
         self.offset.min(len)..end.map_or(len, |end| end.min(len))

@@ -1,4 +1,4 @@
-//! A directory packed into an image file, with the format and the compressor by name.
+//! Packs a directory into an image file, with the format and compressor by name.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -33,23 +33,24 @@ use crate::levels::compressor_level;
 pub struct PackOptions {
     /// Name of the format, one of [`FORMATS`](Self::FORMATS).
     pub format: String,
-    /// Name of the compressor; the format's default if not given: `gzip` for SquashFS, none for the others.
+    /// Name of the compressor; the format's default if not given: `gzip` for SquashFS, none for the
+    /// others.
     pub compressor: Option<String>,
-    /// Effort of the compressor; its default if not given.
+    /// Compression level; the compressor's default if not given.
     pub level: Option<u8>,
-    /// Bytes of a block; the format's default if not given.
+    /// Block size in bytes; the format's default if not given.
     pub block_size: Option<u32>,
-    /// Threads that encode; 0 means one for each CPU.
+    /// Number of encoding threads; 0 means one for each CPU.
     pub threads: usize,
-    /// Patterns of paths that are left out, with everything below them.
+    /// Patterns of paths to leave out, with everything below them.
     pub exclude: Vec<String>,
     /// Leaves extended attributes out.
     pub no_xattrs: bool,
-    /// Sets later modification times to this, in seconds since the epoch.
+    /// Sets later modification times to this one, in seconds since the epoch.
     pub latest: Option<i64>,
-    /// Replaces an image that is there already.
+    /// Replaces an existing image.
     pub replace: bool,
-    /// Ends the packing with an error once the caller sets it.
+    /// Cancels the packing with an error once the caller sets it.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -59,15 +60,15 @@ pub struct PackOptions {
 pub struct Packed {
     /// Length of the image in bytes.
     pub len: u64,
-    /// Bytes of all regular files, each counted once.
+    /// Total length of all regular files, each counted once.
     pub content_bytes: u64,
-    /// Files, directories and others.
+    /// Number of files, directories and other nodes.
     pub nodes: u64,
-    /// Properties that the format cannot keep.
+    /// Properties of the directory that the format cannot store.
     pub not_kept: Vec<NotKept>,
 }
 
-/// The error of packing. Nothing is left at the place of the image then.
+/// The error of packing. No image file exists afterwards.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
@@ -80,7 +81,7 @@ pub enum PackError {
     /// The image could not be written.
     #[error("{}: {source}", path.display())]
     Output {
-        /// The file that was to be written.
+        /// The file to be written.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -104,8 +105,8 @@ impl PackOptions {
         }
     }
 
-    /// Packs the directory `source` into the file `image`, which appears under its name once all of it is on
-    /// disk.
+    /// Packs the directory `source` into the file `image`. The file appears under its name only
+    /// when it is complete and synced.
     ///
     /// # Errors
     /// [`PackError`].
@@ -159,7 +160,7 @@ impl PackOptions {
         Ok(scan(source, &options)?)
     }
 
-    /// Returns the error of a compressor that the format does not have.
+    /// Returns the error for a compressor that the format does not have.
     pub(crate) fn no_compressor(&self, name: &str) -> PackError {
         PackError::Option(format!("{} has no compressor {name}", self.format))
     }
@@ -169,7 +170,7 @@ impl PackOptions {
         compressor_level(&self.format, name, self.level).map_err(PackError::Option)
     }
 
-    /// Refuses what a format without blocks and compressors has no use for.
+    /// Rejects options for blocks and compressors, for a format that has neither.
     #[cfg(any(feature = "romfs", feature = "exfat"))]
     pub(crate) fn plain(&self) -> Result<(), PackError> {
         match (&self.compressor, self.block_size) {
@@ -228,7 +229,7 @@ impl Default for PackOptions {
     }
 }
 
-/// Makes a hidden file beside the image, which gets its name at the end. The user's umask applies.
+/// Makes a hidden file next to the image, which is renamed at the end. The user's umask applies.
 fn beside(image: &Path) -> io::Result<tempfile::NamedTempFile> {
     let name = image.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut prefix = std::ffi::OsString::from(".");

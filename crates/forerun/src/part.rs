@@ -7,7 +7,7 @@ use forerun_vfs::{Error, Result};
 
 use crate::OpenOptions;
 
-/// Returns the part of the device that the options name.
+/// Returns the part of the device that the options select.
 pub fn part<S: ReadAt>(whole: S, options: &OpenOptions) -> Result<Arc<Window<S>>> {
     let window = Window::new(whole, options.offset, options.size);
     let window = window.map_err(|error| Error::io(options.offset, 0, error))?;

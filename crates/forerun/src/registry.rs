@@ -1,6 +1,7 @@
-//! The formats, one line each, and what only some of them offer: repair, and stores of objects.
+//! The formats, one line each, and tables of what only some of them offer: repair, and object
+//! stores.
 //!
-//! What few formats offer has a table of its own. [`Format`] is then the same few fields for all, and a
+//! What few formats offer is not in [`Format`], so that its fields are the same for all, and a
 //! driver without a repair or a store says nothing about them.
 
 use forerun_vfs::Format;
@@ -8,7 +9,7 @@ use forerun_vfs::objects::ObjectFormat;
 #[cfg(feature = "exfat")]
 use forerun_vfs::repair::Repair;
 
-/// Returns the formats that can be read.
+/// Returns the readable formats.
 #[must_use]
 pub const fn formats() -> &'static [Format] {
     &[
@@ -16,7 +17,7 @@ pub const fn formats() -> &'static [Format] {
         forerun_romfs::FORMAT,
         #[cfg(feature = "squashfs")]
         forerun_squashfs::FORMAT,
-        // Before EROFS, since its images are valid EROFS images as well.
+        // Before EROFS, because composefs images are valid EROFS images too.
         #[cfg(feature = "composefs")]
         forerun_composefs::FORMAT,
         #[cfg(feature = "erofs")]
@@ -27,26 +28,25 @@ pub const fn formats() -> &'static [Format] {
         forerun_cramfs::FORMAT,
         #[cfg(feature = "zip")]
         forerun_zip::FORMAT,
-        // Last: archives of 1979 have no magic number.
+        // Last, because archives of 1979 have no magic number.
         #[cfg(feature = "tar")]
         forerun_tar::FORMAT,
     ]
 }
 
-/// Returns the names of the formats that can be read, in the order in which they are tried.
+/// Returns the names of the readable formats, in the order in which they are tried.
 #[must_use]
 pub fn format_names() -> Vec<&'static str> {
     formats().iter().map(|format| format.name).collect()
 }
 
-/// Returns the formats whose volumes can be repaired. The features of such formats bring
-/// [`repair`](crate::repair).
+/// Returns the formats whose volumes can be repaired.
 #[cfg(feature = "exfat")]
 pub const fn repairs() -> &'static [Repair] {
     &[forerun_exfat::repair::REPAIR]
 }
 
-/// Returns the formats that keep file data in stores of objects.
+/// Returns the formats that keep file data in object stores.
 pub const fn object_formats() -> &'static [ObjectFormat] {
     &[
         #[cfg(feature = "composefs")]

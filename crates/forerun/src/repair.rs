@@ -24,8 +24,8 @@ pub fn is_possible(format: &str) -> bool {
     of_format(format).is_some()
 }
 
-/// Returns whether a repair knows the volume that the options name, although its first bytes are of no known format:
-/// its boot sector was overwritten, and a backup of it is sound.
+/// Returns whether a repair recognises the volume that the options select. It may recognise a
+/// volume with an overwritten boot sector by the backup boot sector.
 #[must_use]
 pub fn recognises(source: &Arc<dyn ReadAt>, options: &OpenOptions) -> bool {
     let window = Window::new(Arc::clone(source), options.offset, options.size);
@@ -41,7 +41,7 @@ fn of_format(format: &str) -> Option<&'static Repair> {
     repairs().iter().find(|repair| repair.format == format)
 }
 
-/// Opens a volume to be repaired, with the lock of a writer. A dry run only needs to read.
+/// Opens a volume to be repaired, with the lock of a writer; for a dry run, only for reading.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened or is in use.
@@ -60,7 +60,7 @@ pub fn open_for(
 /// Repairs a volume that [`open_for`] has opened. Calls `decide` for each finding, which returns
 /// whether to repair it.
 ///
-/// With `undo`, an undo file saves the bytes that the repair overwrites, also if the repair fails.
+/// With `undo`, an undo file saves the bytes that the repair overwrites, even if the repair fails.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`], and the
@@ -87,8 +87,8 @@ pub fn repair(
     Ok(summary)
 }
 
-/// Repairs the damage that an interrupted commit left of a volume of the format with this name. The caller
-/// holds the lock of a writer. Other damage stays. Returns nothing if the format is not repaired.
+/// Repairs the damage that an interrupted commit left in a volume of this format; leaves other
+/// damage. The caller holds the lock of a writer. Returns `None` if the format has no repair.
 pub(crate) fn after_a_kill(
     format: &str,
     device: Arc<dyn BlockDevice>,
@@ -105,16 +105,17 @@ pub(crate) fn after_a_kill(
     (driver.after_a_kill)(&device, &observer, &how).map(Some)
 }
 
-/// Returns the name of the format of a volume that [`open_for`] has opened. Recognises the format even
-/// if the first bytes are damaged.
+/// Returns the name of the format of a volume that [`open_for`] has opened. Recognises the format
+/// even if the first bytes are damaged.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`], [`Error::Io`].
+/// [`Error::Unsupported`] for formats that are never changed, [`Error::UnknownFormat`],
+/// [`Error::Io`].
 pub fn format(device: &dyn BlockDevice, options: &OpenOptions) -> Result<&'static str> {
     driver(device, options).map(|driver| driver.format)
 }
 
-/// Opens a volume to be written, with the lock of a writer.
+/// Opens a volume for writing, with the lock of a writer.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened or is in use.
@@ -122,7 +123,6 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Arc<dyn BlockDevice>> 
     Ok(part(locks::device(path, options)?, options)?)
 }
 
-/// Finds the driver that repairs a volume.
 fn driver(source: &dyn ReadAt, options: &OpenOptions) -> Result<&'static Repair> {
     let wanted = options.format.as_deref();
     let mut head = vec![0; probe_len().min(usize_from(source.len()))];
@@ -141,7 +141,7 @@ fn driver(source: &dyn ReadAt, options: &OpenOptions) -> Result<&'static Repair>
     })
 }
 
-/// A file that is only read, with the lock of a reader.
+/// A file opened for reading, with the lock of a reader.
 struct ReadOnly(Held<FileSource>);
 
 impl ReadOnly {

@@ -1,4 +1,5 @@
-//! Temporary files for what is decoded once and kept: archives, and members, that are compressed in one piece.
+//! Temporary files for data that must be decoded once and kept: archives, and members, that are
+//! compressed in one piece.
 
 use std::sync::Arc;
 
@@ -8,21 +9,21 @@ use forerun_vfs::MakeSpool;
 use crate::OpenOptions;
 use crate::identify::probe_len;
 
-/// Returns whether opening the image in `source` may need a temporary file. For programs that give up the right
-/// to make files before they open it: see [`OpenOptions::spool`]. Reads the first bytes only.
+/// Returns whether opening the image in `source` may need a temporary file, for programs that later
+/// lose the right to make files; see [`OpenOptions::spool`]. Reads only the first bytes.
 #[must_use]
 pub fn may_be_needed(source: &dyn ReadAt, options: &OpenOptions) -> bool {
     head(source, options).is_some_and(|head| may_spool(&head))
 }
 
-/// Returns whether opening the image in `source` may take long, so that its index is worth keeping: see
-/// [`OpenOptions::index`]. Reads the first bytes only.
+/// Returns whether opening the image in `source` may take long, so that its index is worth storing;
+/// see [`OpenOptions::index`]. Reads only the first bytes.
 #[must_use]
 pub fn is_worth_an_index(source: &dyn ReadAt, options: &OpenOptions) -> bool {
     head(source, options).is_some_and(|head| has_index(&head))
 }
 
-/// Reads as many bytes of the start of the image as a probe needs.
+/// Reads as many bytes from the start of the image as probes need.
 fn head(source: &dyn ReadAt, options: &OpenOptions) -> Option<Vec<u8>> {
     let range = options.range(source.len());
     let len = range.end - range.start;
@@ -49,14 +50,14 @@ fn has_index(_head: &[u8]) -> bool {
     false
 }
 
-/// Returns what makes the files if the caller names nothing: nothing, where no format needs them.
+/// Returns `None`: no format needs temporary files.
 #[cfg(not(any(feature = "tar", feature = "zip")))]
 pub(crate) fn default() -> Option<Arc<dyn MakeSpool>> {
     None
 }
 
-/// Returns what makes the files if the caller names nothing: files without a name in the directory for
-/// temporary files.
+/// Returns the default maker of temporary files: unnamed files in the directory for temporary
+/// files.
 #[cfg(any(feature = "tar", feature = "zip"))]
 pub(crate) fn default() -> Option<Arc<dyn MakeSpool>> {
     struct Temporary;

@@ -1,4 +1,5 @@
-//! One spool for several layers that are opened at once. Each writes behind the one before, so they take turns.
+//! Shares one maker of temporary files among layers that are opened at once. Each layer appends to
+//! what the one before wrote, so they take turns.
 
 use std::fs::File;
 use std::io;
@@ -8,16 +9,16 @@ use std::sync::{Arc, Condvar, Mutex};
 use forerun_io::Unpoisoned as _;
 use forerun_vfs::MakeSpool;
 
-/// Whose turn it is: one layer's, from when it begins a spool until it is open.
+/// Lets one layer at a time use the temporary file, from when it starts to write until it is open.
 #[derive(Default)]
 pub struct Turns {
     taken: Mutex<bool>,
     freed: Condvar,
 }
 
-/// The spool of one layer. Dropped, it ends the turn.
+/// The temporary file of one layer. Dropping it ends the layer's turn.
 pub struct LayerSpool {
-    /// Makes the spool, and waits for the turn before.
+    /// Waits for the layer's turn, then makes the temporary file.
     pub maker: Option<Arc<dyn MakeSpool>>,
     turn: Arc<Turn>,
 }
@@ -33,7 +34,7 @@ struct InTurn {
 }
 
 impl Turns {
-    /// Returns the spool of a layer, which `make` makes.
+    /// Returns the handle of a layer, whose temporary file `make` makes.
     pub fn of_layer(self: &Arc<Self>, make: Option<Arc<dyn MakeSpool>>) -> LayerSpool {
         let turn = Arc::new(Turn {
             turns: Arc::clone(self),

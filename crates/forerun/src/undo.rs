@@ -1,4 +1,4 @@
-//! Undo files on disk: the place of a repair's undo file, and restoring from one.
+//! Undo files on disk: where the undo file of a repair is created, and restoring from one.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
@@ -12,30 +12,29 @@ use forerun_io::{
 };
 use forerun_vfs::{Error, Result};
 
-/// The end of an undo file's name.
 const SUFFIX: &str = ".forerun-undo";
-/// Most numbers tried for a name.
+/// Largest number appended to a name.
 const MOST_NUMBERED: u32 = 10_000;
 
-/// The place of a repair's undo file. The first write creates the file, and never replaces another
-/// one.
+/// The path of a repair's undo file. The first write creates the file, and never replaces an
+/// existing one.
 #[derive(Debug)]
 pub struct UndoPlace {
     path: PathBuf,
-    /// Adds a number if the name is taken.
+    /// Whether to append a number if the name is taken.
     is_numbered: bool,
     made: Mutex<Option<PathBuf>>,
 }
 
 impl UndoPlace {
-    /// Takes this name, which must be free.
+    /// Uses exactly this path, which must not exist.
     #[must_use]
     pub fn exactly(path: &Path) -> Self {
         Self::new(path.to_path_buf(), false)
     }
 
-    /// Takes a place that follows from the name of the volume: beside a file; for a block device
-    /// `forerun` in `$XDG_STATE_HOME` or `~/.local/state`. Adds a number if the name is taken.
+    /// Chooses a path by the name of the volume: next to a file; for a block device, `forerun` in
+    /// `$XDG_STATE_HOME` or `~/.local/state`. Appends a number if the name is taken.
     ///
     /// # Errors
     /// [`Error::Io`] with an [`UndoFailed`] for a block device without a home directory.
@@ -73,7 +72,7 @@ impl UndoPlace {
         made.clone()
     }
 
-    /// Checks that the file can be created, and leaves nothing behind but its directory.
+    /// Checks that the file can be created. Leaves nothing behind except its directory.
     ///
     /// # Errors
     /// [`Error::Io`] with an [`UndoFailed`].
@@ -82,7 +81,7 @@ impl UndoPlace {
         self.prepare().map_err(failed)
     }
 
-    /// Returns a writer of the file.
+    /// Returns a writer of the undo file.
     #[must_use]
     pub fn log(self: &Arc<Self>) -> Box<dyn UndoLog> {
         Box::new(Log {
@@ -128,7 +127,7 @@ impl UndoPlace {
         for number in 0..most {
             let path = self.numbered(number);
             let mut options = File::options();
-            // It holds metadata of a volume that other users may not be allowed to read.
+            // The file holds metadata of a volume that other users may not be allowed to read.
             options.write(true).create_new(true).mode(0o600);
             match options.open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -177,7 +176,7 @@ fn state_dir() -> Option<PathBuf> {
 struct Log {
     place: Arc<UndoPlace>,
     file: Option<File>,
-    /// The volume may have been written.
+    /// Whether the file was synced, so that the volume may have been written.
     is_synced: bool,
 }
 
@@ -197,7 +196,7 @@ impl Log {
             return Ok(());
         };
         file.sync_data()?;
-        // Its directory entry, too.
+        // Sync the directory entry, too.
         if self.is_synced {
             Ok(())
         } else {
@@ -228,7 +227,7 @@ impl UndoLog for Log {
     }
 }
 
-/// An undo file cannot be written, so the volume was not changed any further.
+/// The error of an undo file that cannot be written. The volume was not changed any further.
 #[derive(Debug)]
 pub struct UndoFailed {
     path: PathBuf,
@@ -241,7 +240,7 @@ impl UndoFailed {
         Self { path, source }
     }
 
-    /// Finds such an error inside an error of the library.
+    /// Finds an `UndoFailed` inside an error of the library.
     #[must_use]
     pub fn of(error: &Error) -> Option<&Self> {
         match error {
@@ -297,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// Changes a volume, with the undo file at that place. Returns the volume.
+    /// Changes a volume, with its undo file at `place`. Returns the volume's bytes.
     fn change(place: &Arc<UndoPlace>) -> io::Result<Vec<u8>> {
         let device = UndoDevice::new(MemoryDevice::new(vec![0; 4096]), place.log());
         device.write_all_at(512, &[1; 512])?;

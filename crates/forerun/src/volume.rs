@@ -1,4 +1,4 @@
-//! A volume open for reading and writing: device, driver and engine put together.
+//! A volume open for reading and writing: device, driver and engine.
 
 use std::fmt;
 use std::path::Path;
@@ -13,19 +13,19 @@ use crate::identify::{find_format, named, probe_len, unknown};
 use crate::part::part;
 use crate::{locks, repair};
 
-/// Options that matter only for a volume that is changed.
+/// Options that apply only to a volume that is changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Each operation on directories is durable when it returns.
+    /// Makes each operation on directories durable before it returns.
     pub dirsync: bool,
-    /// Each write of data is durable when it returns.
+    /// Makes each write of data durable before it returns.
     pub sync: bool,
-    /// Clusters that become free are discarded on the device.
+    /// Discards clusters on the device when they become free.
     pub discard: bool,
-    /// After damage, continue as far as possible instead of taking no more changes.
+    /// After damage, continues as far as possible instead of refusing further changes.
     pub continue_on_error: bool,
-    /// Names of the options that are set and that only some drivers have, as those spell them. A driver
-    /// ignores the options of others.
+    /// Names of options that are set and that only some drivers have. A driver ignores the options
+    /// of others.
     pub driver_options: Vec<&'static str>,
 }
 
@@ -50,17 +50,17 @@ impl VolumeMut {
     ///
     /// # Errors
     /// The errors of [`from_device`](Self::from_device); [`Error::Io`] if the file cannot be opened
-    /// for writing, or with an [`InUse`](crate::locks::InUse) if another process or the kernel has the
-    /// volume.
+    /// for writing, or with an [`InUse`](crate::locks::InUse) if another process or the kernel uses
+    /// the volume.
     pub fn open(path: &Path, options: &OpenOptions, how: &WriteOptions) -> Result<Self> {
         let device = locks::device(path, options)?;
         Self::from_device(Arc::new(device), options, how)
     }
 
     /// Opens a volume as [`from_device`](Self::from_device) does, after a process that wrote to it
-    /// was killed. The caller holds the lock of a writer. If `was_clean`, the volume was sound when
-    /// that process opened it: any damage now comes from an interrupted commit, and is repaired.
-    /// Returns a summary of that repair.
+    /// was killed. The caller holds the lock of a writer. If `was_clean`, the volume was undamaged
+    /// when that process opened it: any damage now comes from an interrupted commit, and is
+    /// repaired. Returns a summary of that repair.
     ///
     /// # Errors
     /// The errors of [`from_device`](Self::from_device), and the errors of the repair.
@@ -76,7 +76,7 @@ impl VolumeMut {
         if is_clean || !was_clean || !repair::is_possible(format) {
             return Ok((opened, None));
         }
-        // Its state in memory is of the volume before the repair.
+        // Its state in memory dates from before the repair.
         drop(opened);
         let repaired = repair::after_a_kill(format, part(Arc::clone(&device), options)?, options)?;
         Ok((Self::from_device(device, options, how)?, repaired))
@@ -85,8 +85,8 @@ impl VolumeMut {
     /// Opens the volume on any device.
     ///
     /// # Errors
-    /// [`Error::UnknownFormat`] if no driver knows the bytes, [`Error::ReadOnly`] if the driver
-    /// cannot change volumes, and the errors of the driver.
+    /// [`Error::UnknownFormat`] if no driver recognises the bytes, [`Error::ReadOnly`] if the
+    /// driver cannot change volumes, and the errors of the driver.
     pub fn from_device(
         device: Arc<dyn BlockDevice>,
         options: &OpenOptions,
@@ -121,7 +121,7 @@ impl VolumeMut {
         Ok(Self { format, volume })
     }
 
-    /// Returns whether the bytes are of a format that can be changed.
+    /// Returns whether the format of the file can be changed.
     ///
     /// # Errors
     /// [`Error::UnknownFormat`]; [`Error::Io`].
@@ -137,7 +137,7 @@ impl VolumeMut {
         self.format.name
     }
 
-    /// Returns the volume that reads and writes its files.
+    /// Returns the volume, which reads and writes files.
     #[must_use]
     pub const fn volume(&self) -> &Arc<Volume> {
         &self.volume

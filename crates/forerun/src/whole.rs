@@ -1,8 +1,8 @@
-//! The comparison of a whole layer with its digest.
+//! Compares a whole layer with its digest.
 
 use forerun_vfs::{Error, Result};
 
-/// Waits until all of a layer is here and was compared with its digest.
+/// Waits until a whole layer was fetched and compared with its digest.
 pub fn ensure_whole(layer: &forerun_remote::RemoteImage) -> Result<()> {
     let whole = layer.ensure_whole(&mut || ());
     whole.map_err(|error| Error::io(0, 0, std::io::Error::other(error)))

@@ -1,4 +1,4 @@
-//! The formats that can be written, one line each.
+//! The writable formats, one line each.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use forerun_squashfs::write::SquashfsOptions;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// Its length in bytes.
+    /// Length of the image in bytes.
     pub len: u64,
-    /// Its fs-verity digest, which identifies images of some formats.
+    /// fs-verity digest, for formats whose images are identified by it.
     #[cfg(feature = "composefs")]
     pub digest: Option<Digest>,
 }
@@ -44,7 +44,7 @@ impl Written {
     }
 }
 
-/// A format to write, with its own options.
+/// A format to write, with its options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Writer {
@@ -66,7 +66,7 @@ pub enum Writer {
 }
 
 impl Writer {
-    /// Names of the formats that can be written, as `pack --format` takes them.
+    /// Names of the writable formats, as `pack --format` takes them.
     pub const NAMES: &'static [&'static str] = &[
         #[cfg(feature = "romfs")]
         "romfs",
@@ -97,8 +97,8 @@ impl Writer {
         }
     }
 
-    /// Returns whether writing returns to bytes that were written before. If not, `out` may be any
-    /// writer that takes bytes in order.
+    /// Returns whether writing goes back to bytes that were already written. If not, `out` may be
+    /// any writer, such as a pipe.
     #[must_use]
     pub const fn patches(&self) -> bool {
         match self {
@@ -119,7 +119,8 @@ impl Writer {
         not_kept(tree, &self.kept())
     }
 
-    /// Returns the properties of nodes that the format keeps. Attributes that an option leaves out are not lost.
+    /// Returns the properties of nodes that the format stores. Attributes that an option leaves out
+    /// do not count as lost.
     const fn kept(&self) -> KeptProperties {
         match self {
             #[cfg(feature = "exfat")]
@@ -149,9 +150,9 @@ impl Writer {
         }
     }
 
-    /// Lays `tree` out and writes the image, from its first byte to its last, and then rewrites
-    /// parts of it if the format [`patches`](Self::patches). The caller flushes `out`, and removes
-    /// the output if this fails.
+    /// Writes an image of `tree` from its first byte to its last. Then rewrites parts of it if the
+    /// format [`patches`](Self::patches). The caller flushes `out`, and removes the output after an
+    /// error.
     ///
     /// ```
     /// use std::fs::{self, File};

@@ -11,7 +11,6 @@ use crate::image::Image;
 pub type Xattrs = Vec<(OsString, Vec<u8>)>;
 
 impl Image {
-    /// Returns the extended attributes of a node.
     pub(crate) fn xattrs_of(&self, node: NodeId) -> forerun_vfs::Result<Xattrs> {
         let mut xattrs = Vec::new();
         self.reader().fs().xattrs(node, &mut |name, value| {

@@ -1,4 +1,4 @@
-//! Gives the shared library the name by which programs find it when they start.
+//! Sets the soname of the shared library, the name by which the dynamic linker finds it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,8 +1,8 @@
 //! Threads that find files, and read them window by window.
 //!
-//! A window holds at most half of the memory, or one file, so that one window is read while the one before is
-//! taken. Its files are read in the order of their places; since all of it fits, the taker may want them in any
-//! other order.
+//! A window holds at most half of the memory, or one file, so that one window is read while the
+//! consumer takes the previous one. Its files are read in physical order. All of its contents fit
+//! into memory, so the consumer may take them in any order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,19 +20,19 @@ use crate::contents::Bytes;
 use crate::errors::Result;
 use crate::handle::Held;
 
-/// Files that a thread looks for at a time.
+/// Number of files that a thread looks up at a time.
 const CHUNK: usize = 64;
 
-/// The threads, as their taker sees them. They end once it is stopped.
+/// The consumer's handle on the threads. `stop` ends them.
 pub struct Crew(Arc<Shared>);
 
 /// The result of waiting for a read.
 pub enum Waited {
-    /// The number of what was asked for, and its contents.
+    /// The number of the request, and its contents.
     Read(usize, Result<Bytes>),
-    /// Not yet.
+    /// Nothing was read yet.
     Nothing,
-    /// There is no thread any more that could read.
+    /// No thread is left that could read.
     Ended,
 }
 
@@ -42,31 +42,31 @@ struct Shared {
     state: Mutex<Jobs>,
     /// Signalled when contents were read.
     is_read: Condvar,
-    /// Signalled when there is a job, or the threads are to end.
+    /// Signalled when there is a job, or when the threads must end.
     is_work: Condvar,
 }
 
 #[derive(Default)]
 struct Jobs {
     batch: Option<Batch>,
-    /// Windows in the order of their numbers, but for those that are read.
+    /// Windows in the order of their ids, except for those read completely.
     windows: VecDeque<Listed>,
-    /// Windows that are read or being read, and not taken yet: their memory, and how many parts are left.
+    /// Memory and number of parts left to take, for each window that is being read or was read.
     held: BTreeMap<usize, (u64, usize)>,
-    /// Contents that were read, with the window that they belong to.
+    /// Contents that were read, by request number, with the id of their window.
     read: BTreeMap<usize, (Option<usize>, Result<Bytes>)>,
-    /// The number that the taker waited for last, or nothing if it takes any.
+    /// The number that the consumer last waited for; `None` if it takes any.
     awaited: Option<usize>,
     window_count: usize,
     thread_count: usize,
     is_stopped: bool,
 }
 
-/// Paths that were asked for together, while threads look for them.
+/// Paths requested together, while threads look them up.
 struct Batch {
     wanted: VecDeque<(usize, Request)>,
     found: BTreeMap<usize, Found>,
-    /// Parts that threads are looking for.
+    /// Number of parts that threads are looking up.
     in_flight: usize,
     asked: Asked,
 }
@@ -83,7 +83,6 @@ enum Job {
 }
 
 impl Crew {
-    /// Starts the threads.
     pub fn start(held: &Held, count: usize, memory: u64) -> io::Result<Self> {
         let crew = Self(Arc::new(Shared {
             held: held.clone(),
@@ -108,12 +107,13 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Returns whether the threads have looked for everything that was asked for.
+    /// Returns whether the threads have looked up everything requested so far.
     pub fn takes_more(&self) -> bool {
         self.0.state.lock().unpoisoned().batch.is_none()
     }
 
-    /// Asks for more, numbered from `first` on: a part of what there is to come, or all of it.
+    /// Requests more files, numbered from `first` on. `asked` tells whether more requests will
+    /// follow.
     pub fn ask(&self, first: usize, wanted: Vec<Request>, asked: Asked) {
         let batch = Batch {
             wanted: (first..).zip(wanted).collect(),
@@ -125,13 +125,13 @@ impl Crew {
         self.0.is_work.notify_all();
     }
 
-    /// Takes what was read: that of the number, or of any.
+    /// Takes the contents for `number`, or any contents for `None`, without waiting.
     pub fn poll(&self, number: Option<usize>) -> Waited {
         let mut state = self.0.state.lock().unpoisoned();
         self.0.take(&mut state, number)
     }
 
-    /// Waits for it, but no longer than `most`.
+    /// Waits for the contents for `number`, or any contents for `None`, for at most `most`.
     pub fn wait(&self, number: Option<usize>, most: Duration) -> Waited {
         let state = self.0.state.lock().unpoisoned();
         match self.0.take_or_keep(state, number) {
@@ -145,7 +145,7 @@ impl Crew {
         }
     }
 
-    /// Ends the threads, after the file that each is reading.
+    /// Ends the threads, each after the file that it is reading.
     pub fn stop(&self) {
         let mut state = self.0.state.lock().unpoisoned();
         state.is_stopped = true;
@@ -156,7 +156,7 @@ impl Crew {
     }
 }
 
-/// Counts a thread that ends, whatever ended it.
+/// Counts a thread as ended when it is dropped, even by a panic.
 struct Left<'s>(&'s Shared);
 
 impl Drop for Left<'_> {
@@ -243,7 +243,8 @@ impl Shared {
         let all = is_last.then(|| (std::mem::take(&mut of.found), of.asked));
         drop(state);
         if let Some((all, asked)) = all {
-            // Not with the lock held: the image may have to be read for it, and the taker must not wait for that.
+            // Release the lock first: this may read the image, and the consumer must not wait for
+            // that.
             let windows = cut(image, all, self.memory / 2, asked);
             let mut state = self.state.lock().unpoisoned();
             state.list(windows);
@@ -268,7 +269,7 @@ impl Shared {
             for (number, read) in parts {
                 state.read.insert(number, (Some(id), read));
             }
-            // A taker that is woken for nothing takes the CPU from the threads that read.
+            // Do not wake the consumer in vain: that takes CPU time from the reading threads.
             let awaited = state.awaited;
             let is_awaited = awaited.is_none_or(|number| state.read.contains_key(&number));
             drop(state);
@@ -285,7 +286,7 @@ impl Shared {
 }
 
 impl Jobs {
-    /// Returns the next thing to do: to read, where there is memory for it, else to find.
+    /// Returns the next job: reading if memory allows, otherwise looking up files.
     fn job(&mut self, memory: u64) -> Option<Job> {
         let held: u64 = self.held.values().map(|(bytes, _)| bytes).sum();
         let listed = self.windows.front_mut().filter(|listed| {
@@ -319,7 +320,8 @@ impl Jobs {
     }
 }
 
-/// Cuts what was found into windows. `asked` says whether more is to come after the last one.
+/// Groups files that were found into windows. `asked` tells whether more will follow the last
+/// window.
 fn cut(
     image: &forerun::Image,
     found: BTreeMap<usize, Found>,

@@ -1,8 +1,8 @@
-//! Contents on their way from a thread to the taker.
+//! Contents on their way from a reading thread to the consumer.
 //!
-//! Small files are copied out of their blocks into memory that they share: what waits for the taker would keep
-//! whole blocks, and an allocation for each file costs more than the copy. They are handed over together, so that
-//! the threads seldom wait for each other.
+//! Small files are copied from their blocks into a shared buffer: otherwise contents that wait for
+//! the consumer would keep whole blocks in memory, and an allocation for each file costs more than
+//! the copy. They are passed on together, so that threads seldom wait for each other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use crate::contents::Bytes;
 use crate::errors::Result;
 
-/// Bytes of small files that are handed over together at the most, but for a last one.
+/// Bytes of small files that are passed on together. The last file may exceed it.
 const TOGETHER: usize = 128 << 10;
-/// Parts that are handed over together at the most.
+/// Most parts passed on together.
 const PARTS: usize = 256;
-/// The longest time that contents are held back for others.
+/// Longest time that contents wait for others.
 const LONGEST: Duration = Duration::from_millis(2);
 
 /// Parts of files that one thread has read, with their numbers.
@@ -39,8 +39,8 @@ impl Gathered {
         }
     }
 
-    /// Adds a part of a block of which `wanted` bytes are read in all. Copies it where these are less than half of
-    /// what they keep in memory.
+    /// Adds a part of a block, of which `wanted` bytes are read in total. Copies the part if that
+    /// is less than half of the memory that it would keep.
     pub fn add(&mut self, number: usize, read: Result<Bytes>, wanted: u64) {
         let part = match read {
             Ok(Bytes::Data(data)) if is_small_of(wanted, data.kept()) => {
@@ -56,14 +56,13 @@ impl Gathered {
         self.parts.push((number, part));
     }
 
-    /// Returns whether it is time to hand the parts over.
+    /// Returns whether the parts should be passed on now.
     pub fn is_ready(&self) -> bool {
         self.copied.len() >= TOGETHER
             || self.parts.len() >= PARTS
             || self.since.elapsed() >= LONGEST
     }
 
-    /// Takes the parts out.
     pub fn take(&mut self) -> impl Iterator<Item = (usize, Result<Bytes>)> + use<> {
         let mut copied = std::mem::take(&mut self.copied);
         copied.shrink_to_fit();
@@ -77,7 +76,7 @@ impl Gathered {
     }
 }
 
-/// Returns whether bytes are less than half of what they keep in memory.
+/// Returns whether `wanted` is less than half of the memory that the data keeps.
 fn is_small_of(wanted: u64, kept: usize) -> bool {
     usize::try_from(wanted).is_ok_and(|wanted| wanted < kept / 2)
 }

@@ -1,7 +1,7 @@
-//! Many files read ahead of an iterator.
+//! Reads many files ahead of an iterator.
 //!
-//! The iterator hands paths to the threads in batches, and takes contents from them; it holds the interpreter's
-//! lock but while it waits. What the threads do is in [`crew`] and [`window`].
+//! The iterator passes paths to threads in batches, and takes contents from them. It holds the
+//! interpreter's lock except while it waits. [`crew`] and [`window`] have the threads' work.
 
 mod crew;
 mod gathered;
@@ -23,43 +23,44 @@ use crate::handle::Held;
 use crate::path::InImage;
 use crew::{Crew, Waited};
 
-/// The most paths that are handed over at once. They are read in the order of their places, so more of them take
-/// fewer requests and fewer repeated decodes.
+/// Most paths passed on at once. They are read in physical order, so larger batches take fewer
+/// requests and repeat fewer decodes.
 const BATCH: usize = 16 << 10;
-/// The longest time that is spent on collecting a batch from a slow iterator.
+/// Longest time spent on collecting a batch from a slow iterator.
 const COLLECTING: Duration = Duration::from_millis(20);
-/// Time that each path may take to come, on the average, until an iterator counts as slow. A list is not slow where
-/// its thread had to wait for a CPU: half of it would decode many blocks that the other half decodes again.
+/// An iterator counts as slow if its paths take longer than this on average. A list whose thread
+/// had to wait for a CPU must not count as slow: reading only half of it would decode many blocks
+/// that the other half needs again.
 const SLOW: Duration = Duration::from_micros(5);
-/// Time between two looks at signals.
+/// Interval between checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A file, or a part of one, that is to be read.
+/// A file, or a part of one, to be read.
 pub struct Request {
     path: PathBuf,
     range: Option<Range<u64>>,
 }
 
-/// An iterator of what was asked for and its contents, read ahead by other threads.
+/// An iterator over requests and their contents, which other threads read ahead.
 #[pyclass(frozen, module = "forerun")]
 pub struct ReadMany {
     held: Held,
     crew: Crew,
     in_order: bool,
     as_errors: bool,
-    /// Taken by a thread for as long as it advances; another one is refused.
+    /// Locked by a thread while it advances; a concurrent call raises an error.
     state: Mutex<Dialogue>,
 }
 
 struct Dialogue {
     source: Option<Py<PyIterator>>,
-    /// The error of the source, raised after what came before it.
+    /// The error of the source, raised after the contents that precede it.
     failed: Option<PyErr>,
-    /// Requests that were not answered yet, by their numbers.
+    /// Unanswered requests by number.
     asked: HashMap<usize, Py<PyAny>>,
-    /// How many were asked for.
+    /// Number of requests so far.
     count: usize,
-    /// The number that comes next where the order counts.
+    /// The number to return next, if `in_order`.
     next: usize,
 }
 
@@ -90,7 +91,7 @@ impl ReadMany {
         })
     }
 
-    /// Hands the next paths over, if the threads can use more.
+    /// Passes the next paths to the threads if they can use more.
     fn ask(&self, py: Python<'_>, state: &mut Dialogue) {
         if state.asked.len() >= BATCH || !self.crew.takes_more() {
             return;
@@ -152,14 +153,14 @@ impl ReadMany {
     }
 }
 
-/// Returns whether an iterator that has given `count` paths since `start` keeps the threads waiting.
+/// Returns whether an iterator that gave `count` paths since `start` keeps the threads waiting.
 fn is_slow(start: Instant, count: usize) -> bool {
     let elapsed = start.elapsed();
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     elapsed >= COLLECTING && elapsed >= SLOW.saturating_mul(count)
 }
 
-/// Turns an item that may be missing into an object.
+/// Converts an optional object, with `None` for a missing one.
 trait OrNone {
     fn into_bound_or_none(self, py: Python<'_>) -> Bound<'_, PyAny>;
 }
@@ -170,7 +171,7 @@ impl OrNone for Option<Py<PyAny>> {
     }
 }
 
-/// Reads a path, or a tuple of path, start and end.
+/// Parses a path, or a tuple of path, start and end.
 fn wanted(item: &Bound<'_, PyAny>) -> PyResult<Request> {
     if let Ok(tuple) = item.cast::<PyTuple>() {
         let path: InImage = tuple.get_item(0)?.extract()?;
@@ -189,7 +190,7 @@ fn wanted(item: &Bound<'_, PyAny>) -> PyResult<Request> {
 
 impl Drop for ReadMany {
     fn drop(&mut self) {
-        // In a forked process the threads are not there, and their lock may be held for ever.
+        // In a forked process, the threads do not exist, and their lock may be held forever.
         if self.held.is_ours() {
             self.crew.stop();
         }
@@ -202,7 +203,7 @@ impl ReadMany {
         this
     }
 
-    /// Returns the next one. An error concerns one file; the iterator goes on after it.
+    /// Returns the next contents. An error concerns one file; the iterator continues after it.
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
         self.held.check()?;
         let mut state = match self.state.try_lock() {
@@ -242,7 +243,7 @@ impl ReadMany {
         }
     }
 
-    /// Ends the threads. What they have read is dropped.
+    /// Ends the threads. Drops what they have read.
     fn close(&self) {
         if self.held.is_ours() {
             self.crew.stop();

@@ -1,4 +1,4 @@
-//! Files that are read together, in the order of their places.
+//! Files that are read together, in physical order.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use super::gathered::Gathered;
 use crate::contents::{self, Bytes};
 use crate::errors::{Failed, Result};
 
-/// Memory that a part takes besides its bytes.
+/// Memory that a part uses besides its bytes.
 const PART: u64 = 256;
 
-/// A part of a file that was found.
+/// A part of a file, after the lookup.
 #[derive(Clone, Debug)]
 pub struct Found {
     path: PathBuf,
@@ -26,7 +26,6 @@ pub struct Found {
 }
 
 impl Found {
-    /// Looks for a file in the image.
     pub fn of(image: &Image, wanted: Request) -> Result<Self> {
         let Request { path, range } = wanted;
         let file = image.file(&path)?;
@@ -49,12 +48,11 @@ impl Found {
         })
     }
 
-    /// Returns the number of bytes that are wanted.
     const fn len(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
 
-    /// Returns the memory that it will take.
+    /// Returns the memory that the part will use.
     pub const fn cost(&self) -> u64 {
         self.len().saturating_add(PART)
     }
@@ -62,17 +60,16 @@ impl Found {
 
 /// Files that are read together.
 pub struct Window {
-    /// The memory that their contents take.
+    /// Memory that the contents use.
     pub bytes: u64,
-    /// How many parts there are.
+    /// Number of parts.
     pub len: usize,
     bulk: Bulk,
-    /// The parts of each file, with their numbers.
+    /// The parts of each file, with their request numbers.
     parts: HashMap<NodeId, Vec<(usize, Found)>>,
 }
 
 impl Window {
-    /// Puts parts together.
     pub fn new(image: &Image, found: Vec<(usize, Found)>, asked: Asked) -> Self {
         let (mut bytes, len) = (0_u64, found.len());
         let mut parts: HashMap<NodeId, Vec<(usize, Found)>> = HashMap::new();
@@ -93,7 +90,8 @@ impl Window {
         }
     }
 
-    /// Takes the next files, those of one block, and reads their parts. Returns false after the last one.
+    /// Takes the files of the next block, and reads their parts. Returns false after the last
+    /// block.
     pub fn read_next(&self, gathered: &mut Gathered) -> bool {
         let group = self.bulk.take_group();
         let parts = group.iter().flat_map(|taken| {
@@ -104,7 +102,7 @@ impl Window {
         });
         let wanted: u64 = parts.clone().map(|(_, _, part)| part.len()).sum();
         let block = match wanted > 0 {
-            // A block that cannot be decoded fails again for each file, with its name.
+            // Ignore a decoding error here: it repeats for each file below, with the file's name.
             true => self.bulk.read_block(&group).ok().flatten(),
             false => None,
         };

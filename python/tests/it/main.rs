@@ -1,8 +1,8 @@
-//! The package as it is installed, and the tests of it in Python.
+//! Installs the Python package, and runs its Python tests.
 //!
-//! The library is the one that cargo has built for this test, in the profile and with the features of the whole
-//! workspace, so that nothing is built twice; its metadata are those that maturin makes of `pyproject.toml` for a
-//! wheel. `make python` builds the wheel itself.
+//! The library is the one that cargo has built for this test, with the workspace's profile and
+//! features, so that nothing is built twice. Its metadata is what maturin makes from
+//! `pyproject.toml` for a wheel. `make python` builds the wheel itself.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::env;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use forerun_testkit::{require, temp_dir, workspace_root};
 
-/// Returns the Python that `cargo xtask packages` has made, with pytest, fsspec and maturin.
+/// Returns the Python that `cargo xtask packages` installed, with pytest, fsspec and maturin.
 fn python() -> Option<PathBuf> {
     let python = workspace_root().join("target/tools/python/bin/python");
     require::that(
@@ -68,7 +68,7 @@ fn install(python: &Path, to: &Path) {
 fn pytest(python: &Path, site: &Path) -> Command {
     let source = workspace_root().join("python");
     let mut pytest = Command::new(python);
-    // Not in the source tree, whose package lacks the library.
+    // Not in the source tree, where the package lacks the library.
     pytest.current_dir(site).env("PYTHONPATH", site);
     pytest
         .env("PYTHONDONTWRITEBYTECODE", "1")

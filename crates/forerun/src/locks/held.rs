@@ -1,4 +1,4 @@
-//! A source or device along with the locks that protect it.
+//! A source or device, with the locks that protect it.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ pub struct Held<T> {
 }
 
 impl<T> Held<T> {
-    /// Keeps the files in `locked` for as long as `inner` is in use.
+    /// Keeps `locked` open for as long as `inner` is in use.
     pub const fn new(inner: T, locked: Vec<File>) -> Self {
         let _locked = locked;
         Self { inner, _locked }

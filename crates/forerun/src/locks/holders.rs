@@ -1,6 +1,6 @@
 //! Finds the processes that hold locks on a file, in `/proc/locks`.
 //!
-//! It lists all locks of this PID namespace; processes of other namespaces are not visible.
+//! That file lists all locks of this PID namespace; processes of other namespaces are not visible.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,15 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Longest name of a process in messages.
+/// Longest process name in messages.
 const NAME: usize = 32;
 
-/// The use that a process makes of the volume.
+/// How a process uses the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It holds a shared lock.
+    /// The process holds a shared lock.
     Read,
-    /// It holds the exclusive lock.
+    /// The process holds the exclusive lock.
     Write,
 }
 
@@ -25,13 +25,14 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The kind of use.
+    /// How the process uses the volume.
     pub kind: Kind,
-    /// Its number.
+    /// The process id.
     pub pid: u32,
-    /// Its user, if the process still exists.
+    /// The user id, if the process still exists.
     pub user: Option<u32>,
-    /// Its name, with the subcommand if it is one of ours; empty if the process no longer exists.
+    /// The process name, with the subcommand if it is a forerun process; empty if the process no
+    /// longer exists.
     pub name: String,
 }
 
@@ -44,12 +45,12 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Readings of `/proc/locks` before a lock counts as one of a process that is not visible. The kernel
-/// returns a page at a time and counts the lines again for the next one, so a lock that ends meanwhile,
-/// on any file, hides another's line.
+/// Number of attempts to find a lock in `/proc/locks` before its process counts as invisible. The
+/// kernel returns a page at a time and counts the lines again for the next one, so if any lock ends
+/// meanwhile, another line may be skipped.
 const READINGS: usize = 4;
 
-/// Returns the processes that hold a lock of flock(2) on the file, as far as they are visible.
+/// Returns the visible processes that hold a flock(2) lock on the file.
 pub fn of(file: &File) -> Vec<Holder> {
     let Ok(metadata) = file.metadata() else {
         return Vec::new();
@@ -58,14 +59,14 @@ pub fn of(file: &File) -> Vec<Holder> {
     search(read, |locks| on(&metadata, locks))
 }
 
-/// Returns what is found in the first reading that has any of it.
+/// Reads up to [`READINGS`] times. Returns the first result that is not empty.
 fn search(read: impl FnMut() -> String, find: impl Fn(&str) -> Vec<Holder>) -> Vec<Holder> {
     let readings = std::iter::repeat_with(read).take(READINGS);
     let mut found = readings.map(|locks| find(&locks));
     found.find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Finds the holders of locks on one file in the text of `/proc/locks`.
+/// Finds the holders of locks on a file in the text of `/proc/locks`.
 fn on(metadata: &Metadata, locks: &str) -> Vec<Holder> {
     let device = metadata.dev();
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -73,8 +74,8 @@ fn on(metadata: &Metadata, locks: &str) -> Vec<Holder> {
     let lines: Vec<_> = locks.lines().filter_map(parse).filter(on_inode).collect();
     let mut same: Vec<_> = lines.iter().filter(|line| line.device == device).collect();
     if same.is_empty() {
-        // Filesystems with subvolumes or layers report another device number for files than the
-        // real one.
+        // Filesystems with subvolumes or layers report another device number for files than
+        // `/proc/locks` does.
         same = lines.iter().filter(|line| line.device.0 == 0).collect();
     }
     let mut found: Vec<Holder> = Vec::new();
@@ -102,8 +103,8 @@ struct Line {
     inode: u64,
 }
 
-/// Parses a line such as `1: FLOCK  ADVISORY  WRITE 17157 fe:00:6195051 0 EOF`. Leaves out other
-/// kinds of locks, and processes that wait for one (`1: -> FLOCK ...`).
+/// Parses a line such as `1: FLOCK  ADVISORY  WRITE 17157 fe:00:6195051 0 EOF`. Ignores other kinds
+/// of locks, and processes that wait for one (`1: -> FLOCK ...`).
 fn parse(line: &str) -> Option<Line> {
     let mut words = line.split_whitespace().skip(1);
     let (class, _mode, kind) = (words.next()?, words.next()?, words.next()?);
@@ -127,12 +128,11 @@ fn parse(line: &str) -> Option<Line> {
     })
 }
 
-/// Returns user and name of a process.
 fn process(pid: u32) -> Option<(u32, String)> {
     let dir = format!("/proc/{pid}");
     let status = fs::read_to_string(format!("{dir}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    // Real, effective, saved, of the filesystem.
+    // The ids are real, effective, saved and filesystem.
     let user = ids.split_whitespace().nth(1)?.parse().ok()?;
     let arguments = fs::read(format!("{dir}/cmdline")).unwrap_or_default();
     let name = name(&arguments).or_else(|| {
@@ -142,11 +142,11 @@ fn process(pid: u32) -> Option<(u32, String)> {
     Some((user, name.unwrap_or_default()))
 }
 
-/// Returns `forerun mount` or the like, or the name of another program.
+/// Returns `forerun mount` and the like, or the name of another program.
 fn name(arguments: &[u8]) -> Option<String> {
     let mut words = arguments.split(|&byte| byte == 0);
     let program = words.next()?;
-    // The title of a process of a mount or of a run. It ends with a path.
+    // The title of a process that serves a mount or a run. It ends with a path.
     if program.starts_with(b"forerun: ") {
         let serves = words.next()?.starts_with(b"__serve");
         return Some(if serves { "forerun mount" } else { "forerun" }.to_owned());

@@ -1,4 +1,4 @@
-//! Why a volume is not available: the process that holds it, or the kernel's use of it.
+//! Why a volume is not available: the process or the kernel driver that uses it.
 
 use std::fmt;
 use std::io;
@@ -8,21 +8,21 @@ use forerun_vfs::Error;
 
 use super::holders::{Holder, Kind};
 
-/// The error of a volume that a process or the kernel uses.
+/// The error for a volume that a process or the kernel uses.
 #[derive(Clone, Debug)]
 pub struct InUse {
     by: By,
     wanted: Kind,
-    /// Another writer has it, and no option overrides that.
+    /// Another writer has the volume, and no option overrides that.
     is_final: bool,
 }
 
-/// The holder of a volume.
+/// The user of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Processes with locks.
+    /// Processes that hold locks.
     Holders(Vec<Holder>),
-    /// A lock of a process that is not visible here.
+    /// A process that holds a lock but is not visible here.
     Unseen,
     /// A loop device.
     Loop {
@@ -34,21 +34,21 @@ pub enum By {
         device: Option<PathBuf>,
         on: PathBuf,
     },
-    /// Another driver of the kernel, such as the device mapper, by its device.
+    /// Another kernel driver, such as the device mapper, and its device.
     Driver(PathBuf),
     /// The kernel, or a process that opened a block device exclusively.
     Kernel,
 }
 
 impl By {
-    /// Wraps the holders. Returns nothing if there are none.
+    /// Wraps the holders. Returns `None` if there are none.
     pub fn holders(holders: Vec<Holder>) -> Option<Self> {
         (!holders.is_empty()).then_some(Self::Holders(holders))
     }
 }
 
 impl InUse {
-    /// Creates the error of a refused reader.
+    /// Creates the error for a refused reader.
     pub const fn for_reading(by: By) -> Self {
         Self {
             by,
@@ -57,7 +57,7 @@ impl InUse {
         }
     }
 
-    /// Creates the error of a refused writer.
+    /// Creates the error for a refused writer.
     pub const fn for_writing(by: By) -> Self {
         Self {
             by,
@@ -66,7 +66,7 @@ impl InUse {
         }
     }
 
-    /// Creates the error of a writer that is refused because of another writer.
+    /// Creates the error for a writer that another writer excludes.
     pub const fn by_writer(by: By) -> Self {
         Self {
             by,
@@ -75,7 +75,7 @@ impl InUse {
         }
     }
 
-    /// Finds one in an error of the library.
+    /// Finds an `InUse` inside an error of the library.
     #[must_use]
     pub fn of(error: &Error) -> Option<&Self> {
         match error {
@@ -93,7 +93,7 @@ impl InUse {
         }
     }
 
-    /// Returns whether the obstacle is a lock, which may end with the process that holds it.
+    /// Returns whether a lock is the obstacle, which may end with its process.
     #[must_use]
     pub const fn is_lock(&self) -> bool {
         matches!(self.by, By::Holders(_) | By::Unseen)

@@ -1,16 +1,16 @@
 //! Locks of volumes that change: shared by readers, exclusive for a writer.
 //!
-//! There are two kinds of locks, since every process that may open a file for reading can hold any
-//! lock of flock(2) on it, and so keep all others away for ever:
+//! There are two kinds of locks, because any process that may open a file for reading can hold any
+//! flock(2) lock on it, and so exclude all others forever:
 //!
-//! - flock(2): shared by readers, exclusive for writers. `/proc/locks` names the processes that
-//!   hold it. A writer may be told to break it ([`Locking::Break`]): it continues although others
-//!   read.
-//! - a record lock (in `writer.rs`), which takes a descriptor that is open for writing. It excludes
-//!   other writers, and it is never broken. Readers check whether it is held.
+//! - flock(2), shared by readers and exclusive for writers. `/proc/locks` names the processes that
+//!   hold it. A writer may be told to break it ([`Locking::Break`]): it then continues although
+//!   others read.
+//! - a record lock (in `writer.rs`), which needs a descriptor that is open for writing. It excludes
+//!   other writers, and is never broken. Readers check whether it is held.
 //!
 //! The kernel's use of a file or device is not a lock: `uses.rs` finds loop devices and mounts.
-//! Formats that never change need none of this.
+//! Formats that never change need no locks.
 
 mod held;
 mod holders;
@@ -43,7 +43,7 @@ use in_use::By;
 /// # Errors
 /// The errors of [`for_reading`].
 pub fn source(file: FileSource, options: &OpenOptions) -> Result<Held<FileSource>> {
-    // An image of no known format cannot be opened. One inside a container is never changed.
+    // An image of unknown format cannot be opened, and one inside a container is never changed.
     let changes = format_of(&file, options).is_some_and(|format| format.open_mut.is_some());
     let locked = match options.locking {
         Locking::Respect | Locking::Break if changes => {
@@ -55,14 +55,14 @@ pub fn source(file: FileSource, options: &OpenOptions) -> Result<Held<FileSource
 }
 
 /// Opens a device for writing, with the locks of a writer if its format changes. The locks end with
-/// the process, however it ends.
+/// the process, even if it is killed.
 ///
 /// # Errors
 /// The errors of [`for_writing`]; [`Error::Io`] if the file cannot be opened for writing.
 pub fn device(path: &Path, options: &OpenOptions) -> Result<Held<FileDevice>> {
     let device = exclusive(path)?;
     let range = options.range(device.len());
-    // A volume of no known format may be one with a damaged boot sector, about to be repaired.
+    // A volume of unknown format may have a damaged boot sector that is about to be repaired.
     let locked = match format_of(&device, options) {
         Some(format) if format.open_mut.is_none() => Vec::new(),
         _ => for_writing(device.file(), range, options.locking)?,
@@ -70,7 +70,8 @@ pub fn device(path: &Path, options: &OpenOptions) -> Result<Held<FileDevice>> {
     Ok(Held::new(device, locked))
 }
 
-/// Opens a device for writing whatever it holds, with the locks of a writer of all of it.
+/// Opens a device for writing, whatever its format is, and takes a writer's locks for its full
+/// length.
 ///
 /// # Errors
 /// The errors of [`for_writing`]; [`Error::Io`] if the file cannot be opened for writing.
@@ -135,7 +136,7 @@ fn share(file: &File) -> Result<()> {
             let by = By::holders(holders::of(file)).unwrap_or(By::Unseen);
             return Err(InUse::for_reading(by).into());
         }
-        // On filesystems without locks, our writers cannot lock either.
+        // On filesystems without locks, writers cannot lock either.
         Ok(()) | Err(TryLockError::Error(_)) => {}
     }
     if writer::holds_any(file) {
@@ -174,7 +175,7 @@ fn backing(device: &File, writing: bool) -> Vec<File> {
     file.ok().filter(is_other).into_iter().collect()
 }
 
-/// Returns the number of a block device, or nothing if `file` is not one.
+/// Returns the number of a block device, or `None` if `file` is not one.
 fn block_device(file: &File) -> io::Result<Option<(u32, u32)>> {
     let metadata = file.metadata()?;
     let number = metadata.rdev();

@@ -71,14 +71,15 @@ fn a_broken_lock_keeps_other_writers_and_new_readers_away() {
     writes(&one, Locking::Break).unwrap();
     writes(&writer(volume.path()), Locking::Break).unwrap_err();
     drop(held);
-    // The writer does not hold the lock that it broke, but readers still detect it.
+    // The writer does not hold the lock that it broke, but readers still detect the writer.
     reads(&reader(volume.path())).unwrap_err();
     writes(&writer(volume.path()), Locking::Respect).unwrap_err();
     drop(one);
     reads(&reader(volume.path())).unwrap();
 }
 
-/// Takes every lock that a descriptor for reading can hold.
+/// A reader that takes every lock a read-only descriptor can hold does not exclude a writer that
+/// breaks locks.
 #[test]
 fn no_lock_of_a_reader_keeps_a_writer_away_that_breaks_it() {
     let volume = volume();

@@ -1,9 +1,8 @@
-//! The kernel's uses of a file or block device: loop devices, mounts, other drivers.
+//! How the kernel uses a file or block device: loop devices, mounts, other drivers.
 //!
-//! Changes of a mounted filesystem stay in the page cache of its device, which differs from the
-//! file or device below until it is unmounted. None of these uses is a lock, so they are looked up
-//! in `/sys` and `/proc/self/mountinfo`. Only devices and mounts that are visible to this process
-//! are found.
+//! Changes to a mounted filesystem stay in the page cache of its device until it is unmounted, so
+//! the file or device below differs. None of these uses is a lock, so they are looked up in `/sys`
+//! and `/proc/self/mountinfo`. Only devices and mounts visible to this process are found.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,7 +16,7 @@ use forerun_sys::mount_table::{MountEntry, mounts};
 
 use super::in_use::By;
 
-/// Most levels of devices built on other devices.
+/// Most levels of devices on top of other devices.
 const DEPTH: u32 = 4;
 /// Unit of sizes in `/sys`, in bytes.
 const SECTOR: u64 = 512;
@@ -26,7 +25,6 @@ const DELETED: &[u8] = b" (deleted)";
 /// Device number and inode of a file.
 type FileId = ((u32, u32), u64);
 
-/// A block device as `/sys` shows it.
 #[derive(Clone, Debug)]
 struct Device {
     sys: PathBuf,
@@ -74,7 +72,7 @@ pub fn that_write(file: &File, range: Range<u64>) -> Option<By> {
 /// Returns the path of the file behind a loop device.
 pub fn backing_file(device: &File) -> Option<PathBuf> {
     let device = Device::of(device)?;
-    // For a partition, the device that it is on.
+    // For a partition, use its disk.
     let disk = if device.is_partition() {
         device.sys.parent()?.to_path_buf()
     } else {
@@ -84,7 +82,7 @@ pub fn backing_file(device: &File) -> Option<PathBuf> {
     (!name.as_os_str().as_bytes().ends_with(DELETED)).then_some(name)
 }
 
-/// Finds a mount of `range` of a device, or of a device built on it.
+/// Finds a mount of `range` of a device, or of a device on top of it.
 fn mounted(device: &Device, range: &Range<u64>, all: &[MountEntry], writing: bool) -> Option<By> {
     device.family(range, 0).iter().find_map(|member| {
         let on = member.mount(all, writing)?;
@@ -111,7 +109,7 @@ impl Device {
 
     fn path(&self) -> PathBuf {
         let name = self.sys.file_name().unwrap_or_default();
-        // A slash in the name of a device is an exclamation mark in /sys.
+        // /sys replaces a slash in a device name by an exclamation mark.
         let name = name.to_string_lossy().replace('!', "/");
         Path::new("/dev").join(name)
     }
@@ -120,13 +118,13 @@ impl Device {
         self.sys.join("partition").exists()
     }
 
-    /// Returns whether it is the same device, a partition of it, or the disk that it is a partition of.
+    /// Returns whether both are the same device, or one is a partition of the other.
     fn is_part_of(&self, other: &Self) -> bool {
         let is_below = |a: &Self, b: &Self| a.sys.parent() == Some(&b.sys);
         self.number == other.number || is_below(self, other) || is_below(other, self)
     }
 
-    /// Returns the device, its disk, its partitions that overlap `range`, and the devices built on
+    /// Returns the device, its disk, its partitions that overlap `range`, and the devices on top of
     /// them.
     fn family(&self, range: &Range<u64>, depth: u32) -> Vec<Self> {
         let mut all = vec![self.clone()];
@@ -155,7 +153,7 @@ impl Device {
         all
     }
 
-    /// Returns the path at which it is mounted. With `writing`, considers only writable mounts.
+    /// Returns where the device is mounted. With `writing`, considers only writable mounts.
     fn mount(&self, all: &[MountEntry], writing: bool) -> Option<PathBuf> {
         let is_source = |entry: &MountEntry| {
             // Filesystems on several devices, and userspace filesystems, have a device number of
@@ -178,15 +176,14 @@ impl Device {
     }
 }
 
-/// A loop device of the file.
+/// A loop device of a file.
 struct Loop {
     device: Device,
-    /// The part of the file that it maps.
+    /// The part of the file that the device maps.
     range: Range<u64>,
 }
 
 impl Loop {
-    /// Returns the loop devices of a regular file.
     fn all_of(file: &File) -> Vec<Self> {
         let Ok(metadata) = file.metadata() else {
             return Vec::new();
@@ -215,7 +212,7 @@ impl Loop {
         number_in(&self.device.sys.join("ro")) == Some(1)
     }
 
-    /// Returns the part of the device that maps `range` of the file.
+    /// Converts `range` of the file to the overlapping part of the device.
     fn overlap(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let start = range.start.max(self.range.start);
         let end = range.end.min(self.range.end);
@@ -234,7 +231,7 @@ impl Loop {
     }
 }
 
-/// Returns whether a file is behind the loop device in `sys`.
+/// Returns whether the file is behind the loop device in `sys`.
 fn is_behind(sys: &Path, file: &FileId) -> bool {
     let Some(path) = backing_name(sys) else {
         return false;
@@ -245,8 +242,7 @@ fn is_behind(sys: &Path, file: &FileId) -> bool {
         let device = (rustix::fs::major(device), rustix::fs::minor(device));
         Some((device, metadata.ino()))
     };
-    // The kernel reports the current path of the file, unless it was deleted or is not visible
-    // here.
+    // The kernel reports the current path, unless the file was deleted or is not visible here.
     match id(&path) {
         Some(found) => found == *file,
         None => {
@@ -256,8 +252,8 @@ fn is_behind(sys: &Path, file: &FileId) -> bool {
     }
 }
 
-/// Asks a loop device for its file, which may be deleted, or in another mount namespace, while it has other names. Only root and
-/// the group `disk` may.
+/// Asks a loop device for its file, which may be deleted, or have another name in another mount
+/// namespace. Only root and the group `disk` may do so.
 fn file_behind(device: &Path) -> Option<FileId> {
     let device = File::open(device).ok()?;
     let (number, inode) = forerun_sys::loop_device::file_behind(device.as_fd()).ok()?;
@@ -267,7 +263,7 @@ fn file_behind(device: &Path) -> Option<FileId> {
     ))
 }
 
-/// Returns the path of the file behind a loop device as `/sys` reports it.
+/// Returns the path of the file behind a loop device, as `/sys` reports it.
 fn backing_name(sys: &Path) -> Option<PathBuf> {
     let mut name = fs::read(sys.join("loop/backing_file")).ok()?;
     if name.last() == Some(&b'\n') {
@@ -285,7 +281,6 @@ fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Returns the range of the disk that a partition covers.
 fn partition(sys: &Path) -> Range<u64> {
     let value = |name: &str| number_in(&sys.join(name)).unwrap_or(0);
     let start = value("start") * SECTOR;

@@ -1,13 +1,13 @@
 //! The lock by which writers exclude each other.
 //!
-//! A record lock for writing takes a descriptor that is open for writing, so no process that may only
-//! read the file can hold it. Such a process can hold a lock for reading on the same byte, which keeps
-//! writers away too; a writer that breaks locks then takes one for reading itself, and conflicts with
-//! every writer that does not.
+//! A write lock on a record needs a descriptor that is open for writing, so no process that may
+//! only read the file can hold it. But such a process can hold a read lock on the same byte, which
+//! also excludes writers. A writer that breaks locks therefore takes a read lock itself; it
+//! conflicts with every writer that does not break locks.
 //!
 //! The lock belongs to the open file (`F_OFD_SETLK`), not to the process: threads and a second
-//! descriptor of the same process exclude each other, and closing another descriptor does not end
-//! it. If the filesystem has no record locks, flock(2) alone must do.
+//! descriptor of the same process exclude each other, and closing another descriptor does not
+//! release it. If the filesystem has no record locks, only flock(2) protects the volume.
 
 use std::fs::File;
 
@@ -15,11 +15,10 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{self, c_int, c_short};
 
-/// The byte that is locked: behind the end of every file.
+/// The locked byte: past the end of every file.
 const BYTE: i64 = 1 << 62;
 
-/// Takes the lock. Returns false if another writer has it. With `breaks`, locks for reading do not
-/// count.
+/// Takes the lock. Returns false if another writer has it. With `breaks`, ignores read locks.
 pub fn begin(file: &File, breaks: bool) -> bool {
     match set(file, libc::F_WRLCK) {
         Err(Errno::EAGAIN | Errno::EACCES) if breaks => {

@@ -52,7 +52,8 @@ fn data_on_another_device() {
         let data = reader.read(node, 0, bytes.len()).unwrap();
         assert!(data[..] == bytes, "{large_blocks}");
     }
-    // Without it, everything but its data can be read; the error names the missing device.
+    // Without the device, everything except its data is readable; the error names the missing
+    // device.
     let image = Image::open(&path).unwrap();
     let node = find(image.reader(), b"file");
     let error = image.reader().read(node, 0, 1).err().unwrap();
@@ -64,7 +65,7 @@ fn data_on_another_device() {
         error.to_string().contains("missing: No such file"),
         "{error}"
     );
-    // If it is too short, reading the missing part fails.
+    // If the device is too short, reading the missing part fails.
     File::options()
         .write(true)
         .open(&device)

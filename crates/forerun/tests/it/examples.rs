@@ -1,4 +1,4 @@
-//! The programs of `examples/` do what they say, on an image that one of them makes.
+//! The programs in `examples/` do what they say, on an image that one of them makes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use forerun::unstable::remote::RemoteOptions;
 use forerun_testkit::{TempDir, generate, temp_dir};
 use forerun_testkit_servers::Nginx;
 
-// The tests call their `run`; each program's `main` is unused here.
+// The tests call `run` of each program; their `main` is unused here.
 #[allow(dead_code)]
 #[path = "../../examples/cat.rs"]
 mod cat;
@@ -40,7 +40,8 @@ mod read_at;
 #[path = "../../examples/tail.rs"]
 mod tail;
 
-/// Packs a tree with two files. Returns the directory, the image and the contents of the large file.
+/// Packs a tree with two files. Returns the directory, the image and the contents of the large
+/// file.
 fn packed() -> (TempDir, PathBuf, Vec<u8>) {
     let dir = temp_dir("examples");
     let tree = dir.path().join("tree");
@@ -105,7 +106,7 @@ fn damage_is_found() {
     let mut out = Vec::new();
     assert_eq!(check::run(&image, &mut out).unwrap(), 0);
     let mut bytes = fs::read(&image).unwrap();
-    // Inside the first block of data, whose stream has a checksum.
+    // Damage the first block of data, whose stream has a checksum.
     bytes[5_000..5_100].fill(0x55);
     fs::write(&image, bytes).unwrap();
     let found = check::run(&image, &mut out).unwrap();

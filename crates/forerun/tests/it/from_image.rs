@@ -1,4 +1,4 @@
-//! A tree from an image: parts that are kept or left out, how contents are read, and errors.
+//! Trees from images: parts that are kept or left out, how contents are read, and errors.
 
 use std::io::Read;
 
@@ -101,7 +101,7 @@ fn everything_is_kept() {
     );
     assert!(matches!(node(&tree, "run/fifo").kind, NodeKind::Fifo));
     assert!(matches!(node(&tree, "run/sock").kind, NodeKind::Socket));
-    // None of this read any data.
+    // No data was read.
     assert_eq!(opened.count(Counter::Decodes), 0);
     let mut expected = data;
     expected.resize(expected.len() + (1 << 20), 0);
@@ -142,7 +142,7 @@ fn a_huge_hole_costs_nothing_to_find() {
         assert!(chunk.iter().all(|&byte| byte == 0));
         chunk.fill(1);
     }
-    // Only the first chunk went through the engine: after it the hole was known.
+    // Only the first chunk went through the engine: after it, the hole was known.
     assert!(opened.count(Counter::ServedBytes) <= 2 << 20);
     // A writer need not fill the rest with zeros either.
     let rest = hole - (100 << 20);
@@ -168,7 +168,7 @@ fn damage_is_told_with_its_path() {
         panic!("{error}")
     };
     assert!(path == b"a/bad" && matches!(source, Error::Corrupt(_)));
-    // Paths that are left out cause no error.
+    // Excluded paths cause no error.
     let options = ImageOptions {
         exclude: Patterns::new(["bad"]).unwrap(),
         ..all()

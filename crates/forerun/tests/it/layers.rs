@@ -1,4 +1,4 @@
-//! Several images as one tree, against overlayfs and against what unpacking them one over the other gives.
+//! Several images as one tree, compared with overlayfs, and with unpacking them one over the other.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,16 +17,15 @@ use rustix::fs::{CWD, Mode, XattrFlags, mknodat, setxattr};
 
 use crate::paths::file;
 
-/// The markers by which a layer hides entries of lower ones.
+/// How a layer hides entries of lower layers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Markers {
-    /// Devices and attributes, as overlayfs has them.
+    /// Devices and attributes, as in overlayfs.
     Overlay,
-    /// Files, as the OCI specification has them.
+    /// Files, as in the OCI specification.
     Oci,
 }
 
-/// Makes a random layer in a directory.
 fn make_layer(root: &Path, rng: &mut Rng, markers: Markers) {
     fs::create_dir(root).unwrap();
     let mut files = Vec::new();
@@ -83,7 +82,6 @@ fn opaque(dir: &Path, markers: Markers) {
     }
 }
 
-/// Runs a shell command in a directory.
 fn shell(dir: &Path, command: &str) {
     let mut shell = Command::new("sh");
     let output = shell.arg("-c").arg(command).current_dir(dir);
@@ -91,7 +89,7 @@ fn shell(dir: &Path, command: &str) {
     assert!(output.status.success(), "{command}: {output:?}");
 }
 
-/// Makes an image of a layer: each of another format.
+/// Makes an image of a layer; the number selects the format.
 fn make_image(dir: &Path, layer: &str, number: usize) -> PathBuf {
     let image = dir.join(format!("{layer}.img"));
     let writer = match number % 3 {
@@ -114,8 +112,8 @@ fn make_image(dir: &Path, layer: &str, number: usize) -> PathBuf {
     image
 }
 
-/// Makes some random layers below a directory, and images of them. Returns their names, the lowest first, and
-/// the tree of the images.
+/// Makes random layers below a directory, and images of them. Returns their names, the lowest
+/// first, and the tree of the images.
 fn random(dir: &Path, seed: u64, markers: Markers) -> (Vec<String>, TreeModel) {
     let mut rng = Rng::new(seed);
     let names: Vec<String> = (0..2 + rng.below(3)).map(|n| format!("layer{n}")).collect();
@@ -136,14 +134,15 @@ fn random_layers_look_as_under_overlayfs() {
         return;
     }
     for seed in 0..24 {
-        // Overlayfs itself, which may hold the temporary files, keeps none of its own attributes.
+        // A memory filesystem, because overlayfs, which may hold the temporary files, does not
+        // store its own attributes.
         let dir = memory_dir("layers-overlay", 16 << 20);
         let (names, ours) = random(dir.path(), seed, Markers::Overlay);
         overlay(dir.path(), &names).assert_same(&ours, &Keeps::EVERYTHING);
     }
 }
 
-/// Returns the tree that overlayfs shows of these layers, the lowest first.
+/// Returns the tree that overlayfs shows for these layers, the lowest first.
 fn overlay(dir: &Path, names: &[String]) -> TreeModel {
     let merged = dir.join("merged");
     fs::create_dir(&merged).unwrap();
@@ -152,7 +151,8 @@ fn overlay(dir: &Path, names: &[String]) -> TreeModel {
     let mount = format!("mount -t overlay -o ro,lowerdir={lower} overlay merged");
     loop {
         shell(dir, &mount);
-        // A whiteout in a directory that only one layer has is listed, and is not there.
+        // overlayfs lists a whiteout in a directory that only one layer has, although it cannot be
+        // looked up.
         let mut ghosts = Vec::new();
         find_ghosts(&merged, Path::new(""), &mut ghosts);
         let tree = ghosts.is_empty().then(|| TreeModel::of_host(&merged));
@@ -179,7 +179,7 @@ fn find_ghosts(root: &Path, below: &Path, ghosts: &mut Vec<PathBuf>) {
     }
 }
 
-/// Removes a device, and leaves the times of its directory as they are.
+/// Removes a device, and keeps the times of its directory.
 fn remove_device(path: &Path) {
     let metadata = path.symlink_metadata();
     if metadata.is_ok_and(|metadata| metadata.file_type().is_char_device()) {
@@ -191,7 +191,7 @@ fn remove_device(path: &Path) {
     }
 }
 
-/// Removes what a layer hides, and what its entries replace, from the tree of the lower ones.
+/// Removes from the lower layers' tree what a layer hides or replaces.
 fn make_room(layer: &Path, below: &Path, root: &Path) {
     let target = root.join(below);
     for entry in fs::read_dir(layer.join(below)).unwrap() {
@@ -255,7 +255,6 @@ fn random_layers_look_as_unpacked_one_over_the_other() {
     }
 }
 
-/// Makes a SquashFS image of one file.
 fn squashfs(name: &str, bytes: &[u8]) -> Arc<MemorySource> {
     let mut tree = Tree::default();
     tree.add(Tree::ROOT, name.as_bytes(), file(bytes)).unwrap();
@@ -273,7 +272,7 @@ fn each_layer_has_a_blob_of_its_own() {
         events: Some(events.clone()),
         ..OpenOptions::default()
     };
-    // Equal images, so that blocks of all layers are at the same place.
+    // Equal images, so that blocks of all layers are at the same offset.
     let text = |n: u8| {
         (0..200_000_u32)
             .map(|k| (k / 999) as u8 ^ n)
@@ -306,7 +305,7 @@ fn errors_name_the_layer() {
     );
     let mut damaged = vec![0; forerun::ReadAt::len(&*up) as usize];
     forerun::ReadAt::read_exact_at(&*up, 0, &mut damaged).unwrap();
-    // The first block of data lies behind the superblock.
+    // The first block of data follows the superblock.
     damaged[96..160].fill(0x55);
     let layers = |up: Vec<u8>| {
         vec![

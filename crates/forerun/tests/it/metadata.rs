@@ -18,13 +18,12 @@ fn pack(dir: &Path, writer: &Writer) -> Image {
         objects: matches!(writer, Writer::Composefs(_)).then(|| dir.join("objects")),
         ..OpenOptions::default()
     };
-    // The cache can hold all of it: a block that is evicted before all readers had it would be read
-    // twice.
+    // Cache the whole image: a block evicted before all readers used it would be read twice.
     options.engine.cache = 512 << 20;
     Image::open_with(&path, &options).unwrap()
 }
 
-/// Walks as `ls -lR` does: each directory's entries with their inodes, then the directories below.
+/// Walks like `ls -lR`: each directory's entries with their inodes, then the directories below.
 fn walk(reader: &Reader) -> u64 {
     let mut names = 0;
     for entry in reader.walk(reader.fs().root()) {
@@ -38,7 +37,7 @@ fn walk(reader: &Reader) -> u64 {
 #[test]
 fn each_block_is_read_once_in_requests_of_128_kib_and_more() {
     let dir = temp_dir("metadata");
-    // As many bytes behind each inode as source files have: about half a block.
+    // Inline data of the same length as in a tree of source files: about half a block.
     generate::spread(&dir.path().join("tree"), 6000, 3000).unwrap();
     let mut composefs = ComposefsOptions::default();
     composefs.objects = Some(dir.path().join("objects"));
@@ -63,7 +62,7 @@ fn each_block_is_read_once_in_requests_of_128_kib_and_more() {
             image.format()
         );
         assert_eq!(requests, stats.get(Counter::MetadataRequests), "{what}");
-        // The superblock, and other bytes that are read before the place of the metadata is known.
+        // Allow for the superblock, and for other bytes read before the metadata ranges are known.
         assert!(bytes <= len + (64 << 10), "{what}");
         assert!(bytes / requests >= 128 << 10, "{what}");
     }

@@ -1,8 +1,8 @@
-//! The names that users of the library see first.
+//! The public names at the root of the library.
 
 use std::collections::BTreeSet;
 
-/// Returns the names that `lib.rs` makes public at the root of the crate.
+/// Returns the names that `lib.rs` exports at the root of the crate.
 fn names_at_the_root() -> BTreeSet<&'static str> {
     let source = include_str!("../../src/lib.rs");
     let mut names = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Directories packed by the names of format and compressor.
+//! Directories packed with format and compressor by name.
 
 use std::fs;
 use std::sync::atomic::Ordering;

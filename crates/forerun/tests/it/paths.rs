@@ -1,4 +1,4 @@
-//! The methods that take paths, on images of the project's writers.
+//! The methods that take paths, on images made by the project's writers.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -25,7 +25,7 @@ fn add(tree: &mut Tree, dir: NodeIndex, name: &[u8], node: NewNode) -> NodeIndex
     tree.add(dir, name, node).unwrap()
 }
 
-/// Creates a tree that every format can hold.
+/// Creates a tree that every format can store.
 fn plain() -> Tree {
     let mut tree = Tree::default();
     let etc = add(&mut tree, Tree::ROOT, b"etc", NewNode::directory());
@@ -51,7 +51,7 @@ fn posix() -> Tree {
         ("ping", "pong"),
         ("pong", "ping"),
         ("nowhere", "/none"),
-        // A link whose path has a link: `absolute` and `chain` are two hops.
+        // A link to a link: resolving `chain` takes two hops.
         ("chain", "absolute"),
     ] {
         let link = NewNode::new(NodeKind::Symlink(target.into()), 0o777);
@@ -75,7 +75,7 @@ pub fn image(tree: &Tree, writer: &Writer, options: &OpenOptions) -> Image {
     image
 }
 
-/// Returns an image of each format with symbolic links.
+/// Returns an image in each format with symbolic links.
 fn posix_images() -> [Image; 3] {
     let tree = posix();
     [
@@ -204,7 +204,7 @@ fn loops_of_symbolic_links_are_refused() {
             assert!(is_loop(cause), "{cause:?}");
         }
     }
-    // 40 links are followed, and 41 are not.
+    // 40 links are followed, but not 41.
     let mut tree = plain();
     for n in 0..42 {
         let target = match n {

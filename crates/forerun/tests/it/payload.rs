@@ -27,7 +27,7 @@ fn romfs() -> Vec<u8> {
     out
 }
 
-/// Creates an image with mksquashfs that holds the same file.
+/// Creates an image of the same file with mksquashfs.
 fn squashfs() -> Option<Vec<u8>> {
     let mksquashfs = require::program("mksquashfs")?;
     let dir = temp_dir("payload");
@@ -44,7 +44,7 @@ fn squashfs() -> Option<Vec<u8>> {
     Some(fs::read(image).unwrap())
 }
 
-/// Returns the test program itself: an executable as a linker made it.
+/// Returns the test program itself, as an executable.
 fn executable() -> Vec<u8> {
     fs::read(std::env::current_exe().unwrap()).unwrap()
 }
@@ -146,7 +146,7 @@ fn an_offset_wins() {
     };
     let image = open(&outer, &with(offset, None)).unwrap();
     assert_eq!((image.container(), image.offset()), (None, offset));
-    // An AppImage inside another file is not searched: its offset was given as the image's.
+    // An offset names the image itself, so an AppImage there is not searched.
     let nested = [vec![0; 512], outer.clone()].concat();
     let error = open(&nested, &with(512, None)).unwrap_err().to_string();
     let expected = "not an image of a known format: an ELF file at offset 512";
@@ -207,7 +207,7 @@ fn what_is_not_there_is_named() {
     }
 }
 
-/// Returns an empty zip archive, of its end record only.
+/// Returns an empty zip archive, which is an end record only.
 fn zip() -> Vec<u8> {
     let mut bytes = b"PK\x05\x06".to_vec();
     bytes.resize(22, 0);
@@ -231,7 +231,7 @@ fn archives_behind_other_bytes_are_found_by_their_end() {
             "{details:?}"
         );
     }
-    // An image that is named is not looked for at the end.
+    // With a format name, the end of the file is not searched.
     let bytes = [&b"other"[..], &zip()].concat();
     let options = OpenOptions {
         format: Some("romfs".to_string()),

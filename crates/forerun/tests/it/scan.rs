@@ -1,4 +1,4 @@
-//! Scans of made-up files.
+//! Scans of synthetic files.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn trx_of(body: &[u8]) -> Vec<u8> {
     [b"HDR0", &len.to_le_bytes()[..], &crc.to_le_bytes(), &summed].concat()
 }
 
-/// Passes over random data; 1 GiB with `FORERUN_LARGE=1`.
+/// Scans random data; 1 GiB with `FORERUN_LARGE=1`.
 #[test]
 fn random_data_has_no_images() {
     let mut bytes = random(64 << 20);
@@ -101,7 +101,7 @@ fn more_findings_than_fit_are_cut() {
 mod archives {
     use super::*;
 
-    /// Returns a member with this letter as its type.
+    /// Returns a tar member whose type is this letter.
     fn member(kind: u8, data: &[u8]) -> Vec<u8> {
         let mut block = vec![0; 512];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -133,7 +133,7 @@ mod archives {
     #[test]
     fn an_archive_is_one_finding_with_its_end() {
         let noise = random(100_000 / 512 * 512);
-        // Members across pieces, an extended header, and an archive within a member.
+        // Members across the scan's buffers, an extended header, and an archive inside a member.
         let inner = [member(b'0', b"inner"), vec![0; 1024]].concat();
         let archive = [
             member(b'x', b"11 a=bcdef\n"),
@@ -158,7 +158,7 @@ mod archives {
         let all = scan(&source, options).unwrap();
         let within = at + 1024 + 512 + (9 << 20) + 512;
         assert_eq!(places(&all), [outer[0], (within, other, Some(0)), outer[1]]);
-        // It is cut within a member, or by other bytes.
+        // An archive cut inside a member, or by other bytes.
         let cut = &archive[..archive.len() - 2000];
         let end = archive.len() - 1024 - 1024;
         assert_eq!(places(&found(cut)), [(0, Some(u64_from(end)), None)]);
@@ -219,7 +219,8 @@ mod archives {
 
     #[test]
     fn archives_of_one_block_each_are_not_followed_twice() {
-        // Every block is a member: one archive, also where archives in archives are searched for.
+        // Every block is a member of one archive, even if archives inside archives are searched
+        // for.
         let archive = member(b'0', b"").repeat(20_000);
         let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&archive[..]));
         for all in [false, true] {

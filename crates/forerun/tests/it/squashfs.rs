@@ -10,7 +10,7 @@ use forerun::{Image, Reader};
 use forerun_io::Counter;
 use forerun_testkit::require;
 
-/// Creates lines that compress about as well as source code, different for each seed.
+/// Creates lines that compress about as well as source code, and differ between seeds.
 fn text(len: usize, seed: usize) -> Vec<u8> {
     let line = |n: usize| format!("{:x} line {n} of {seed}\n", (n * 7919 + seed) % 65_521);
     let mut text: Vec<u8> = (0..).flat_map(|n| line(n).into_bytes()).take(len).collect();
@@ -50,7 +50,7 @@ fn data_decodes(reader: &Reader) -> u64 {
 fn a_file_read_from_end_to_end_decodes_each_block_once() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("tree")).unwrap();
-    // Full blocks, a hole in the middle, and an end that goes into a fragment or a block.
+    // Full blocks, a hole in the middle, and an end that goes to a fragment or a block.
     let mut contents = text(9 << 20, 1);
     contents[3 << 20..5 << 20].fill(0);
     contents.extend(text(77_777, 2));
@@ -130,8 +130,7 @@ fn a_tree_read_in_the_order_of_its_listings_decodes_each_block_once() {
     assert!(served > 20 << 20 && distinct.len() > 150);
     assert_eq!(stats.get(Counter::RepeatedDecodes), 0);
     assert_eq!(data_decodes(reader), distinct.len() as u64);
-    // How far readahead gets depends on the speed of reader and workers; that there is some does
-    // not.
+    // How far readahead gets depends on the speed of reader and workers, but some must happen.
     assert!(stats.get(Counter::ReadaheadRequests) > 3);
 }
 

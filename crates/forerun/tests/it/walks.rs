@@ -18,7 +18,8 @@ fn each_block_of_metadata_is_read_once() {
             )
             .unwrap();
         for m in 0..20u8 {
-            // So large that no two headers share a block, and far enough apart for single requests.
+            // Large enough that no two headers share a block, and far enough apart for single
+            // requests.
             let kind = NodeKind::File {
                 len: 30_000,
                 content: Content::Bytes(vec![m; 30_000].into()),

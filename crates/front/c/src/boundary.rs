@@ -1,4 +1,4 @@
-//! Pointers of C, followed here and nowhere else, and the wall that no panic passes.
+//! Dereferences C pointers, in this module only, and stops panics from reaching C.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -7,19 +7,20 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// The result of what a function does.
+/// The result of a fallible operation.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Runs `work`. Gives its error, or the message of its panic, to `error`, and returns `failed` then.
+/// Runs `work`. On failure or panic, writes the error to `error` and returns `failed`.
 ///
 /// # Safety
-/// `error` is null, or may be written.
+/// `error` must be null or valid for a write.
 pub unsafe fn answer<T, E: From<Failure>>(
     error: *mut *mut E,
     failed: T,
     work: impl FnOnce() -> Result<T>,
 ) -> T {
-    // What the caller can still see after a panic is behind locks, which the library takes though poisoned.
+    // Unwind safe: state that the caller can see after a panic is behind locks, which ignore
+    // poisoning.
     let outcome = catch_unwind(AssertUnwindSafe(work));
     let failure = match outcome {
         Ok(Ok(value)) => return value,
@@ -28,66 +29,66 @@ pub unsafe fn answer<T, E: From<Failure>>(
     };
     if !error.is_null() {
         let made = Box::into_raw(Box::new(failure.into()));
-        // SAFETY: it is not null, and so may be written, says the caller.
+        // SAFETY: it is not null, so the caller guarantees that it can be written.
         unsafe { error.write(made) };
     }
     failed
 }
 
-/// Runs `work`, which cannot fail, and returns `failed` after a panic.
+/// Runs `work`, which has no error to report. Returns `failed` after a panic.
 pub fn total<T>(failed: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(failed)
 }
 
-/// Returns an object of the caller's.
+/// Returns a reference to an object of the caller.
 ///
 /// # Safety
-/// `pointer` is null, or was returned by [`give`] and not freed.
+/// `pointer` must be null, or returned by [`give`] and not freed.
 pub unsafe fn object<'a, T>(pointer: *const T) -> Result<&'a T> {
     // SAFETY: an object that `give` has returned lives until it is freed.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::null("an object"))
 }
 
-/// Returns an object of the caller's that is changed: one that no other thread uses now.
+/// Returns a mutable reference to an object of the caller.
 ///
 /// # Safety
-/// As for [`object`], and no other function uses it now.
+/// As for [`object`]. No other thread or function may use the object at the same time.
 pub unsafe fn object_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
-    // SAFETY: as for `object`; the caller lets no other function have it.
+    // SAFETY: as for `object`; the caller guarantees that nothing else uses it.
     unsafe { pointer.as_mut() }.ok_or_else(|| Failure::null("an object"))
 }
 
-/// Returns an object for the caller, which frees it with [`take`].
+/// Moves a value to the heap for the caller, which frees it with [`take`].
 pub fn give<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Takes an object back and drops it. Null is none.
+/// Drops an object that [`give`] returned. Does nothing for null.
 ///
 /// # Safety
-/// `pointer` is null, or was returned by [`give`] and not freed.
+/// `pointer` must be null, or returned by [`give`] and not freed.
 pub unsafe fn take<T>(pointer: *mut T) {
     if pointer.is_null() {
         return;
     }
-    // SAFETY: it came out of a box of `give`, and the caller gives it back once.
+    // SAFETY: `give` got the pointer from a box, and the caller gives it back only once.
     let value = unsafe { Box::from_raw(pointer) };
     total((), move || drop(value));
 }
 
-/// Returns a string of the caller's.
+/// Returns the bytes of a C string, without its NUL.
 ///
 /// # Safety
-/// `text` is null, or ends with a NUL.
+/// `text` must be null or end with a NUL.
 pub unsafe fn bytes<'a>(text: *const c_char, what: &'static str) -> Result<&'a [u8]> {
     if text.is_null() {
         return Err(Failure::null(what));
     }
-    // SAFETY: it is not null, and ends with a NUL, says the caller.
+    // SAFETY: it is not null, and the caller guarantees that it ends with a NUL.
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// Returns a path of the caller's.
+/// Returns a C string as a path.
 ///
 /// # Safety
 /// As for [`bytes`].
@@ -97,7 +98,7 @@ pub unsafe fn path<'a>(text: *const c_char) -> Result<&'a Path> {
     Ok(Path::new(OsStr::from_bytes(bytes)))
 }
 
-/// Returns a string of UTF-8 of the caller's.
+/// Returns a C string, which must be UTF-8.
 ///
 /// # Safety
 /// As for [`bytes`].
@@ -107,10 +108,11 @@ pub unsafe fn text(text: *const c_char, what: &'static str) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Failure::invalid(format!("{what}: not UTF-8")))
 }
 
-/// Returns a buffer of the caller's.
+/// Returns a buffer of the caller as a slice.
 ///
 /// # Safety
-/// `start` is null, or `len` bytes from it on may be written, by this function only.
+/// `start` must be null, or `len` bytes from it on must be writable, and used by this function
+/// only.
 pub unsafe fn buffer<'a>(start: *mut u8, len: usize) -> Result<&'a mut [u8]> {
     if len == 0 {
         return Ok(&mut []);
@@ -121,32 +123,32 @@ pub unsafe fn buffer<'a>(start: *mut u8, len: usize) -> Result<&'a mut [u8]> {
     if isize::try_from(len).is_err() {
         return Err(Failure::invalid(format!("a buffer of {len} bytes")));
     }
-    // SAFETY: it is not null, and the caller has so many bytes there; no buffer is longer than an isize counts. That
-    // they may not be initialised does no harm: the library writes there and does not read.
+    // SAFETY: it is not null, and the caller guarantees `len` bytes there; no allocation exceeds
+    // `isize::MAX`. The bytes may be uninitialised: the library only writes them.
     Ok(unsafe { std::slice::from_raw_parts_mut(start, len) })
 }
 
-/// Writes an answer to a place of the caller's. Null is none.
+/// Writes an answer to `place`. Does nothing for null.
 ///
 /// # Safety
-/// `place` is null, or may be written.
+/// `place` must be null or valid for a write.
 pub unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: it is not null, and so may be written, says the caller.
+        // SAFETY: it is not null, so the caller guarantees that it can be written.
         unsafe { place.write(value) };
     }
 }
 
-/// Returns a string for C. A NUL inside, which no name in an image has, ends it.
+/// Converts bytes to a C string. A NUL inside truncates it; no name in an image has one.
 pub fn c_string(bytes: &[u8]) -> CString {
     let end = bytes.iter().position(|&byte| byte == 0);
     let bytes = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
     CString::new(bytes).unwrap_or_default()
 }
 
-/// Returns bytes for the caller, with a NUL behind them. The caller frees them with [`take_bytes`].
+/// Copies bytes for the caller and appends a NUL. The caller frees them with [`take_bytes`].
 pub fn give_bytes(mut bytes: Vec<u8>) -> *mut u8 {
-    // The length is kept before the bytes, for the function that frees them.
+    // Put the length before the bytes, for `take_bytes`.
     let mut whole = Vec::with_capacity(bytes.len().saturating_add(HEAD + 1));
     whole.extend_from_slice(&bytes.len().to_ne_bytes());
     whole.append(&mut bytes);
@@ -155,19 +157,19 @@ pub fn give_bytes(mut bytes: Vec<u8>) -> *mut u8 {
     start.wrapping_add(HEAD)
 }
 
-/// Bytes that [`give_bytes`] puts before the pointer it returns: they hold the length of the allocation.
+/// Bytes before the pointer that [`give_bytes`] returns. They hold the length of the allocation.
 const HEAD: usize = size_of::<usize>();
 
 /// Frees bytes that [`give_bytes`] returned. Does nothing for null.
 ///
 /// # Safety
-/// `bytes` is null, or was returned by [`give_bytes`] and not freed.
+/// `bytes` must be null, or returned by [`give_bytes`] and not freed.
 pub unsafe fn take_bytes(bytes: *mut u8) {
     if bytes.is_null() {
         return;
     }
     let start = bytes.wrapping_sub(HEAD);
-    // SAFETY: `give_bytes` has put the length there; its place need not be aligned.
+    // SAFETY: `give_bytes` stored the length there. An unaligned read needs no alignment.
     let len = unsafe { start.cast::<usize>().read_unaligned() };
     let whole = std::ptr::slice_from_raw_parts_mut(start, len.saturating_add(HEAD + 1));
     // SAFETY: this is the slice that `give_bytes` took out of its box.

@@ -1,4 +1,4 @@
-//! Counters of what an image's boundaries have cost, and the version.
+//! Counters of an image's reads and decodes, and the library version.
 
 use std::ffi::{CString, c_char};
 use std::sync::OnceLock;
@@ -16,7 +16,8 @@ pub const extern "C" fn forerun_counter_count() -> usize {
     Counter::ALL.len()
 }
 
-/// Returns the name of a counter, such as "source_requests"; NULL past the last one. It is never freed.
+/// Returns the name of a counter, such as "source_requests"; NULL past the last one. The name is
+/// never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn forerun_counter_name(index: usize) -> *const c_char {
     static NAMES: OnceLock<Vec<CString>> = OnceLock::new();
@@ -33,7 +34,7 @@ pub extern "C" fn forerun_counter_name(index: usize) -> *const c_char {
     })
 }
 
-/// Puts the value of a counter, since the image was opened, into `value`. Returns 0, or -1.
+/// Writes the value of a counter since the image was opened to `value`. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_image_counter(
     image: *const forerun_image,
@@ -41,7 +42,8 @@ pub unsafe extern "C" fn forerun_image_counter(
     value: *mut u64,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let counter = Counter::ALL.get(index);
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn forerun_image_counter(
     }
 }
 
-/// Returns the version of the library, such as "0.1.0". It is never freed.
+/// Returns the version of the library, such as "0.1.0". The string is never freed.
 #[unsafe(no_mangle)]
 pub const extern "C" fn forerun_version() -> *const c_char {
     const VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(

@@ -1,4 +1,4 @@
-//! Listings and walks.
+//! Directory listings and walks.
 
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +12,8 @@ use crate::error::forerun_error;
 use crate::image::forerun_image;
 use crate::metadata::{forerun_kind, forerun_stat};
 
-/// A listing of a directory, or a walk of a tree. It keeps the image open. Threads take turns, but the path of an
-/// entry is that of the next one as soon as one of them advances.
+/// A listing of a directory, or a walk of a tree. It keeps the image open. Threads may share it and
+/// take turns, but each call for the next entry invalidates the path of the previous one.
 pub struct forerun_entries(Mutex<Entries>);
 
 struct Entries {
@@ -27,13 +27,14 @@ enum Source {
     Walk(Box<Walk<'static>>),
 }
 
-/// An entry of a directory, or a node that a walk has met.
+/// An entry of a directory, or a node visited by a walk.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct forerun_entry {
-    /// Its path: that of the start as it was given, and what is below. Lives until the next entry is asked for.
+    /// The path of the start, as the caller gave it, with the names below it appended. Valid until
+    /// the next call for an entry.
     pub path: *const c_char,
-    /// Its kind, which takes no read.
+    /// The kind of the node.
     pub kind: forerun_kind,
 }
 
@@ -52,7 +53,8 @@ pub unsafe extern "C" fn forerun_list(
     path_in_image: *const c_char,
     error: *mut *mut forerun_error,
 ) -> *mut forerun_entries {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let dir = object(image)?.image.read_dir(path(path_in_image)?)?;
@@ -61,15 +63,16 @@ pub unsafe extern "C" fn forerun_list(
     }
 }
 
-/// Walks `path_in_image` and all below it, a directory before what is in it. Symbolic links are not followed. Returns NULL on
-/// errors.
+/// Walks `path_in_image` and everything below it, each directory before its contents. Does not
+/// follow symbolic links. Returns NULL on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_walk(
     image: *const forerun_image,
     path_in_image: *const c_char,
     error: *mut *mut forerun_error,
 ) -> *mut forerun_entries {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let image = object(image)?.image.clone();
@@ -79,15 +82,16 @@ pub unsafe extern "C" fn forerun_walk(
     }
 }
 
-/// Puts the next entry into `entry`. Returns 1, 0 after the last one, or -1: that concerns one entry or directory, and
-/// the next call goes on after it.
+/// Writes the next entry to `entry`. Returns 1, or 0 after the last one. Returns -1 for an error,
+/// which concerns one entry or directory: the next call continues after it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_entries_next(
     entries: *const forerun_entries,
     entry: *mut forerun_entry,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let mut state = object(entries)?.0.lock().unpoisoned();
@@ -114,14 +118,15 @@ pub unsafe extern "C" fn forerun_entries_next(
     }
 }
 
-/// Puts the metadata of the entry that was returned last into `found`. Returns 0, or -1.
+/// Writes the metadata of the entry that was returned last to `found`. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_entries_stat(
     entries: *const forerun_entries,
     found: *mut forerun_stat,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let state = object(entries)?.0.lock().unpoisoned();
@@ -133,13 +138,14 @@ pub unsafe extern "C" fn forerun_entries_stat(
     }
 }
 
-/// Leaves out what is in the directory that a walk has returned last. Returns 0, or -1.
+/// Skips the contents of the directory that a walk returned last. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_entries_skip(
     entries: *const forerun_entries,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let mut state = object(entries)?.0.lock().unpoisoned();
@@ -151,9 +157,10 @@ pub unsafe extern "C" fn forerun_entries_skip(
     }
 }
 
-/// Frees a listing or walk. NULL is none.
+/// Frees a listing or walk. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_entries_free(object: *mut forerun_entries) {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe { take(object) };
 }

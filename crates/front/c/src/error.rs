@@ -1,11 +1,11 @@
-//! Errors, as the caller gets them.
+//! Errors as the caller gets them.
 
 use std::ffi::{CStr, CString, c_char};
 
 use crate::boundary::{c_string, take, total};
 use crate::failure::Failure;
 
-/// An error: its errno, a text, and the place in the image.
+/// An error: errno, message, and the path and offset in the image.
 pub struct forerun_error {
     errno: i32,
     kind: CString,
@@ -40,18 +40,19 @@ impl forerun_error {
     }
 }
 
-/// Returns the errno of an error: ENOENT, EISDIR, EIO and others; 0 for NULL.
+/// Returns the errno of an error, such as ENOENT, EISDIR or EIO; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_error_errno(error: *const forerun_error) -> i32 {
-    // SAFETY: null, or an error that was not freed: see lib.rs.
+    // SAFETY: it is null or an error that was not freed: see lib.rs.
     let error = unsafe { error.as_ref() };
     error.map_or(0, |error| error.errno)
 }
 
-/// Returns a short stable name of the kind of an error, such as "not_found" or "corrupt"; NULL for NULL.
+/// Returns a short, stable name for the kind of error, such as "not_found" or "corrupt"; NULL for
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_error_kind(error: *const forerun_error) -> *const c_char {
-    // SAFETY: null, or an error that was not freed: see lib.rs.
+    // SAFETY: it is null or an error that was not freed: see lib.rs.
     let error = unsafe { error.as_ref() };
     error.map_or(std::ptr::null(), |error| error.kind.as_ptr())
 }
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn forerun_error_kind(error: *const forerun_error) -> *con
 /// Returns the message of an error, with the image and the path; NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_error_message(error: *const forerun_error) -> *const c_char {
-    // SAFETY: null, or an error that was not freed: see lib.rs.
+    // SAFETY: it is null or an error that was not freed: see lib.rs.
     let error = unsafe { error.as_ref() };
     error.map_or(std::ptr::null(), |error| error.message.as_ptr())
 }
@@ -67,16 +68,16 @@ pub unsafe extern "C" fn forerun_error_message(error: *const forerun_error) -> *
 /// Returns the path in the image that an error is about, or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_error_path(error: *const forerun_error) -> *const c_char {
-    // SAFETY: null, or an error that was not freed: see lib.rs.
+    // SAFETY: it is null or an error that was not freed: see lib.rs.
     let error = unsafe { error.as_ref() };
     let path = error.and_then(|error| error.path.as_ref());
     path.map_or(std::ptr::null(), |path| path.as_ptr())
 }
 
-/// Returns the byte of the image at which reading or checking failed, or -1.
+/// Returns the offset in the image at which reading or checking failed, or -1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_error_offset(error: *const forerun_error) -> i64 {
-    // SAFETY: null, or an error that was not freed: see lib.rs.
+    // SAFETY: it is null or an error that was not freed: see lib.rs.
     let error = unsafe { error.as_ref() };
     let offset = error.and_then(|error| error.offset);
     total(-1, || {
@@ -86,9 +87,9 @@ pub unsafe extern "C" fn forerun_error_offset(error: *const forerun_error) -> i6
     })
 }
 
-/// Frees an error. NULL is none.
+/// Frees an error. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_error_free(error: *mut forerun_error) {
-    // SAFETY: null, or an error that was not freed: see lib.rs.
+    // SAFETY: it is null or an error that was not freed: see lib.rs.
     unsafe { take(error) };
 }

@@ -1,4 +1,4 @@
-//! Where the bytes of a file are.
+//! Where the bytes of a file are stored.
 
 use std::ffi::{c_char, c_void};
 use std::ops::ControlFlow;
@@ -21,27 +21,27 @@ pub enum forerun_place {
     FORERUN_INLINE = 3,
 }
 
-/// A piece of a file, and its place. All in bytes.
+/// A part of a file, and where it is stored. Offsets and lengths are in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct forerun_extent {
-    /// First byte in the file.
+    /// Offset in the file.
     pub start: u64,
     /// Length in the file.
     pub len: u64,
-    /// How it is stored.
+    /// How the extent is stored.
     pub place: forerun_place,
-    /// The store: 0 is the image itself.
+    /// Number of the file or device that holds it; 0 is the image itself.
     pub blob: u32,
-    /// Where it begins there: the bytes, or the encoded block.
+    /// Offset in that file or device of the bytes, or of the encoded block.
     pub offset: u64,
-    /// Bytes that it takes there.
+    /// Stored length in that file or device.
     pub stored: u64,
-    /// Bytes of the decoded block before the first of this piece.
+    /// Offset of the extent in the decoded block.
     pub skip: u32,
 }
 
-/// Is told of each extent, in the order of the file. Returns whether to go on.
+/// Receives each extent, in file order. Returns whether to continue.
 pub type forerun_extent_callback =
     Option<unsafe extern "C" fn(extent: *const forerun_extent, context: *mut c_void) -> bool>;
 
@@ -80,8 +80,8 @@ fn extent(extent: &forerun::vfs::Extent) -> forerun_extent {
     }
 }
 
-/// Calls `callback` with each extent of the file at `path_in_image`, and with `context`. The callback must return, and call no
-/// function of this image. Returns 0, or -1.
+/// Calls `callback` with `context` for each extent of the file at `path_in_image`. The callback
+/// must return, and must not call functions on this image. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_map(
     image: *const forerun_image,
@@ -90,7 +90,8 @@ pub unsafe extern "C" fn forerun_map(
     context: *mut c_void,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let callback = callback.ok_or_else(|| Failure::null("a callback"))?;

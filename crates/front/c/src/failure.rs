@@ -1,4 +1,4 @@
-//! Errors before the caller gets them.
+//! Errors as the library builds them, before `forerun_error`.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -8,7 +8,7 @@ use std::path::Path;
 use forerun::{Cause, vfs};
 use forerun_fuse::errno_of;
 
-/// An error on its way to the caller.
+/// An error that is about to be returned to the caller.
 #[derive(Debug)]
 pub struct Failure {
     pub(crate) errno: i32,
@@ -19,12 +19,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates the error of a null pointer in place of something.
+    /// Creates the error for a null pointer.
     pub fn null(what: &str) -> Self {
         Self::invalid(format!("NULL in place of {what}"))
     }
 
-    /// Creates the error of an argument.
+    /// Creates the error for an invalid argument.
     pub fn invalid(message: String) -> Self {
         let invalid = std::io::Error::from(std::io::ErrorKind::InvalidInput);
         Self {
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// Creates the error of a panic.
+    /// Creates the error for a panic.
     pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied());

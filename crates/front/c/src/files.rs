@@ -14,20 +14,21 @@ use crate::image::forerun_image;
 
 /// An open regular file. It keeps the image open.
 pub struct forerun_file {
-    /// Reads by offset, in any number of threads.
+    /// Reads at given offsets, from any number of threads.
     file: File,
-    /// Reads by position; threads take turns.
+    /// Reads at the position; threads take turns.
     stream: Mutex<File>,
 }
 
-/// Opens the regular file at `path_in_image`. Symbolic links are followed. Returns NULL on errors.
+/// Opens the regular file at `path_in_image`. Follows symbolic links. Returns NULL on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_file_open(
     image: *const forerun_image,
     path_in_image: *const c_char,
     error: *mut *mut forerun_error,
 ) -> *mut forerun_file {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let file = object(image)?.image.file(path(path_in_image)?)?;
@@ -40,13 +41,14 @@ pub unsafe extern "C" fn forerun_file_open(
 /// Returns the length of a file in bytes; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_file_size(file: *const forerun_file) -> u64 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     let file = unsafe { file.as_ref() };
     file.map_or(0, |file| file.file.metadata().size)
 }
 
-/// Reads up to `len` bytes from `offset` on into `out`. Returns how many: fewer only at the end of the file, or -1. The
-/// position stays where it is.
+/// Reads up to `len` bytes from `offset` on into `out`, without moving the position. Returns the
+/// number of bytes read, less than `len` only at the end of the file; -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_file_pread(
     file: *const forerun_file,
@@ -55,7 +57,8 @@ pub unsafe extern "C" fn forerun_file_pread(
     offset: u64,
     error: *mut *mut forerun_error,
 ) -> isize {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let file = &object(file)?.file;
@@ -66,8 +69,8 @@ pub unsafe extern "C" fn forerun_file_pread(
     }
 }
 
-/// Reads up to `len` bytes at the position into `out`, and advances the position. Returns how many: 0 only at the end of
-/// the file, or -1.
+/// Reads up to `len` bytes at the position into `out`, and advances the position. Returns the
+/// number of bytes read, 0 only at the end of the file; -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_file_read(
     file: *const forerun_file,
@@ -75,7 +78,8 @@ pub unsafe extern "C" fn forerun_file_read(
     len: usize,
     error: *mut *mut forerun_error,
 ) -> isize {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let mut stream = object(file)?.stream.lock().unpoisoned();
@@ -86,8 +90,8 @@ pub unsafe extern "C" fn forerun_file_read(
     }
 }
 
-/// Moves the position as lseek(2) does, with SEEK_SET (0), SEEK_CUR (1) or SEEK_END (2). Returns the new position, or
-/// -1.
+/// Moves the position as lseek(2) does, with SEEK_SET (0), SEEK_CUR (1) or SEEK_END (2). Returns
+/// the new position, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_file_seek(
     file: *const forerun_file,
@@ -95,7 +99,8 @@ pub unsafe extern "C" fn forerun_file_seek(
     whence: i32,
     error: *mut *mut forerun_error,
 ) -> i64 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let to = match (whence, u64::try_from(offset)) {
@@ -111,9 +116,10 @@ pub unsafe extern "C" fn forerun_file_seek(
     }
 }
 
-/// Frees a file. NULL is none.
+/// Frees a file. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_file_free(object: *mut forerun_file) {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe { take(object) };
 }

@@ -15,15 +15,16 @@ pub struct forerun_image {
     name: CString,
 }
 
-/// Opens an image: a path of a file or device, or an address of one at a server. `options` may be NULL. Returns NULL
-/// if it cannot be opened or is no image.
+/// Opens an image. `name` is the path of a file or device, or the address of an image on a server.
+/// `options` may be NULL. Returns NULL on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_image_open(
     name: *const c_char,
     options: *const forerun_options,
     error: *mut *mut forerun_error,
 ) -> *mut forerun_image {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let name = path(name)?;
@@ -43,14 +44,15 @@ pub unsafe extern "C" fn forerun_image_open(
     }
 }
 
-/// Returns another object for the same open image, to be freed by itself. Files and walks keep the image open
-/// anyway.
+/// Returns another object for the same open image. Each object must be freed. Files and walks keep
+/// the image open on their own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_image_share(
     image: *const forerun_image,
     error: *mut *mut forerun_error,
 ) -> *mut forerun_image {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let shared = object(image)?;
@@ -66,7 +68,8 @@ pub unsafe extern "C" fn forerun_image_share(
 /// Returns the name of the format, such as "squashfs"; NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_image_format(image: *const forerun_image) -> *const c_char {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     let image = unsafe { image.as_ref() };
     image.map_or(std::ptr::null(), |image| image.format.as_ptr())
 }
@@ -74,13 +77,14 @@ pub unsafe extern "C" fn forerun_image_format(image: *const forerun_image) -> *c
 /// Returns the name by which the image was opened, without credentials; NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_image_name(image: *const forerun_image) -> *const c_char {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     let image = unsafe { image.as_ref() };
     image.map_or(std::ptr::null(), |image| image.name.as_ptr())
 }
 
-/// Reads the whole file at `path_in_image`. Returns its bytes, with a NUL behind them, and puts their number into `len`, which
-/// may be NULL. Returns NULL on errors.
+/// Reads the whole file at `path_in_image`. Returns its bytes followed by a NUL, and writes their
+/// number to `len`, which may be NULL. Returns NULL on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_image_read(
     image: *const forerun_image,
@@ -88,7 +92,8 @@ pub unsafe extern "C" fn forerun_image_read(
     len: *mut usize,
     error: *mut *mut forerun_error,
 ) -> *mut u8 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let contents = object(image)?.image.read(path(path_in_image)?)?;
@@ -98,16 +103,19 @@ pub unsafe extern "C" fn forerun_image_read(
     }
 }
 
-/// Frees bytes or a string that a function has returned for the caller to free. NULL is none.
+/// Frees bytes or a string that another function returned for the caller to free. Does nothing for
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_bytes_free(bytes: *mut u8) {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe { take_bytes(bytes) };
 }
 
-/// Frees an image. Files and walks of it stay usable. NULL is none.
+/// Frees an image. Its files and walks stay usable. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_image_free(object: *mut forerun_image) {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe { take(object) };
 }

@@ -1,14 +1,14 @@
 //! The library for C.
 //!
-//! Each function takes what C has (pointers, lengths, numbers), turns it into what Rust has, calls the library, and
-//! turns the answer back. Two things hold everywhere: no panic reaches the caller ([`boundary::answer`]), and every
-//! pointer is followed in [`boundary`] only, under this contract, which the header states too:
+//! Each function converts its C arguments (pointers, lengths, numbers) to Rust, calls the library,
+//! and converts the result back. No panic reaches the caller ([`boundary::answer`]), and pointers
+//! are dereferenced in [`boundary`] only, under this contract, which the header states too:
 //!
-//! - A pointer to an object is one that a function here has returned, and that was not freed since. Null is
-//!   refused, anything else cannot be.
-//! - A string ends with a NUL; a buffer has the length that is given with it.
-//! - A pointer to a place for an answer is null, or may be written.
-//! - The function that frees an object is the last one to see it, and runs when no other one does.
+//! - A pointer to an object was returned by a function here, and the object was not freed since.
+//!   Null is rejected; other invalid pointers cannot be detected.
+//! - A string ends with a NUL; a buffer has the length that is passed with it.
+//! - A pointer for an answer is null or can be written.
+//! - No other function runs on an object while it is freed, or later.
 #![allow(non_camel_case_types)]
 
 pub mod boundary;

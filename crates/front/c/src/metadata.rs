@@ -1,4 +1,4 @@
-//! Metadata: what stat(2) and its like say of a file.
+//! Metadata, as stat(2) and similar calls return it.
 
 use std::ffi::c_char;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use crate::error::forerun_error;
 use crate::failure::Failure;
 use crate::image::forerun_image;
 
-/// Kind of a node, as the letter of `ls -l`.
+/// Kind of a node, as the first letter of `ls -l` shows it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -42,11 +42,11 @@ impl From<FileType> for forerun_kind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct forerun_stat {
-    /// Kind.
+    /// File type.
     pub kind: forerun_kind,
     /// Permission bits, with set-id and sticky bits.
     pub permissions: u32,
-    /// Number of names.
+    /// Number of hard links.
     pub nlink: u32,
     /// User id of the owner.
     pub uid: u32,
@@ -56,9 +56,9 @@ pub struct forerun_stat {
     pub major: u32,
     /// Minor number of a device.
     pub minor: u32,
-    /// Nanoseconds of the time of the last change of contents.
+    /// Nanoseconds of the modification time.
     pub mtime_nanoseconds: u32,
-    /// Seconds of that time, since 1970.
+    /// Modification time in seconds since 1970.
     pub mtime: i64,
     /// Length in bytes.
     pub size: u64,
@@ -81,7 +81,8 @@ impl From<&Metadata> for forerun_stat {
     }
 }
 
-/// Puts the metadata at `path_in_image` into `found`. Symbolic links are followed. Returns 0, or -1.
+/// Writes the metadata at `path_in_image` to `found`. Follows symbolic links. Returns 0, or -1 on
+/// errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_stat_path(
     image: *const forerun_image,
@@ -89,7 +90,8 @@ pub unsafe extern "C" fn forerun_stat_path(
     found: *mut forerun_stat,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let metadata = object(image)?.image.metadata(path(path_in_image)?)?;
@@ -99,7 +101,8 @@ pub unsafe extern "C" fn forerun_stat_path(
     }
 }
 
-/// Puts the metadata at `path_in_image` into `found`, of a symbolic link in the last place those of the link. Returns 0, or -1.
+/// Writes the metadata at `path_in_image` to `found`, without following a symbolic link in the last
+/// component. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_lstat_path(
     image: *const forerun_image,
@@ -107,7 +110,8 @@ pub unsafe extern "C" fn forerun_lstat_path(
     found: *mut forerun_stat,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let metadata = object(image)?
@@ -119,14 +123,15 @@ pub unsafe extern "C" fn forerun_lstat_path(
     }
 }
 
-/// Returns 1 if `path_in_image` leads to a file or directory, 0 if not, -1 on errors.
+/// Returns 1 if `path_in_image` exists, 0 if not, -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_exists(
     image: *const forerun_image,
     path_in_image: *const c_char,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let exists = object(image)?.image.exists(path(path_in_image)?)?;
@@ -135,14 +140,16 @@ pub unsafe extern "C" fn forerun_exists(
     }
 }
 
-/// Returns the target of the symbolic link at `path_in_image`, for the caller to free with `forerun_bytes_free`, or NULL.
+/// Returns the target of the symbolic link at `path_in_image`, or NULL on errors. The caller frees
+/// it with `forerun_bytes_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_readlink(
     image: *const forerun_image,
     path_in_image: *const c_char,
     error: *mut *mut forerun_error,
 ) -> *mut c_char {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let target = object(image)?.image.read_link(path(path_in_image)?)?;
@@ -151,14 +158,16 @@ pub unsafe extern "C" fn forerun_readlink(
     }
 }
 
-/// Returns `path_in_image` without symbolic links, "." and "..", for the caller to free with `forerun_bytes_free`, or NULL.
+/// Returns `path_in_image` without symbolic links, "." and "..", or NULL on errors. The caller
+/// frees it with `forerun_bytes_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_realpath(
     image: *const forerun_image,
     path_in_image: *const c_char,
     error: *mut *mut forerun_error,
 ) -> *mut c_char {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let real = object(image)?.image.canonicalize(path(path_in_image)?)?;
@@ -167,8 +176,9 @@ pub unsafe extern "C" fn forerun_realpath(
     }
 }
 
-/// Returns the names of the extended attributes at `path_in_image`, each with a NUL behind it, and puts the number of bytes into
-/// `len`. The caller frees them with `forerun_bytes_free`. Returns NULL on errors.
+/// Returns the names of the extended attributes at `path_in_image`, each followed by a NUL, and
+/// writes their total length to `len`. The caller frees them with `forerun_bytes_free`. Returns
+/// NULL on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_listxattr(
     image: *const forerun_image,
@@ -176,7 +186,8 @@ pub unsafe extern "C" fn forerun_listxattr(
     len: *mut usize,
     error: *mut *mut forerun_error,
 ) -> *mut c_char {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let xattrs = object(image)?.image.xattrs(path(path_in_image)?)?;
@@ -191,8 +202,9 @@ pub unsafe extern "C" fn forerun_listxattr(
     }
 }
 
-/// Returns the value of an extended attribute at `path_in_image`, and puts the number of its bytes into `len`. The caller frees
-/// it with `forerun_bytes_free`. Returns NULL if there is none of that name, and on errors.
+/// Returns the value of an extended attribute at `path_in_image`, and writes its length to `len`.
+/// The caller frees it with `forerun_bytes_free`. Returns NULL if the attribute does not exist, and
+/// on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_getxattr(
     image: *const forerun_image,
@@ -201,7 +213,8 @@ pub unsafe extern "C" fn forerun_getxattr(
     len: *mut usize,
     error: *mut *mut forerun_error,
 ) -> *mut u8 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let name = bytes(name, "a name")?;

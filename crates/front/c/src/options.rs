@@ -7,10 +7,10 @@ use forerun::OpenOptions;
 use crate::boundary::{answer, give, object_mut, path, take, text};
 use crate::error::forerun_error;
 
-/// Options of opening an image. One thread at a time may set them.
+/// Options of opening an image. Only one thread at a time may set them.
 pub struct forerun_options(pub(crate) OpenOptions);
 
-/// Creates the default options, which suit a whole image of any format, in a file or at a server.
+/// Creates the default options, which suit a whole image of any format, in a file or on a server.
 #[unsafe(no_mangle)]
 pub extern "C" fn forerun_options_new() -> *mut forerun_options {
     crate::boundary::total(std::ptr::null_mut(), || {
@@ -18,8 +18,8 @@ pub extern "C" fn forerun_options_new() -> *mut forerun_options {
     })
 }
 
-/// Sets the part of the file that is the image, in bytes. A length of 0 means all that follows.
-/// Returns 0, or -1.
+/// Sets the part of the file that holds the image, in bytes. A length of 0 means up to the end of
+/// the file. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_range(
     options: *mut forerun_options,
@@ -27,7 +27,8 @@ pub unsafe extern "C" fn forerun_options_set_range(
     len: u64,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: `error` is null or may be written, and `options` null or not freed: see lib.rs.
+    // SAFETY: `error` is null or can be written, and `options` is null or was not freed: see
+    // lib.rs.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -38,14 +39,16 @@ pub unsafe extern "C" fn forerun_options_set_range(
     }
 }
 
-/// Sets the name of the format, where it is not to be found by content: "squashfs", "erofs" and others. Returns 0, or -1.
+/// Sets the name of the format, such as "squashfs" or "erofs"; by default it is found by content.
+/// Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_format(
     options: *mut forerun_options,
     format: *const c_char,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -55,14 +58,15 @@ pub unsafe extern "C" fn forerun_options_set_format(
     }
 }
 
-/// Sets the bytes that decoded blocks may take. Returns 0, or -1.
+/// Sets how many bytes decoded blocks may use in memory. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_cache(
     options: *mut forerun_options,
     bytes: u64,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -72,14 +76,16 @@ pub unsafe extern "C" fn forerun_options_set_cache(
     }
 }
 
-/// Sets the bytes that are read ahead of a sequential reader; 0 turns that off. Returns 0, or -1.
+/// Sets how many bytes are read ahead of a sequential reader; 0 turns readahead off. Returns 0, or
+/// -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_readahead(
     options: *mut forerun_options,
     bytes: u64,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -89,14 +95,16 @@ pub unsafe extern "C" fn forerun_options_set_readahead(
     }
 }
 
-/// Sets the number of threads that read and decode ahead; 0 means one for each CPU. Returns 0, or -1.
+/// Sets the number of threads that read and decode ahead; 0 means one for each CPU. Returns 0, or
+/// -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_threads(
     options: *mut forerun_options,
     count: usize,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -106,14 +114,16 @@ pub unsafe extern "C" fn forerun_options_set_threads(
     }
 }
 
-/// Sets the longest file that `forerun_image_read` reads, in bytes. Returns 0, or -1.
+/// Sets the length in bytes of the longest file that `forerun_image_read` reads. Returns 0, or -1
+/// on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_read_limit(
     options: *mut forerun_options,
     bytes: u64,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -123,14 +133,15 @@ pub unsafe extern "C" fn forerun_options_set_read_limit(
     }
 }
 
-/// Sets the directory that keeps what was fetched of images at servers. Returns 0, or -1.
+/// Sets the directory that caches what was fetched from servers. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_cache_dir(
     options: *mut forerun_options,
     dir: *const c_char,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -140,14 +151,15 @@ pub unsafe extern "C" fn forerun_options_set_cache_dir(
     }
 }
 
-/// Sets whether images at servers are read from the cache only. Returns 0, or -1.
+/// Sets whether images on servers are read from the cache only. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_set_offline(
     options: *mut forerun_options,
     offline: bool,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -157,9 +169,10 @@ pub unsafe extern "C" fn forerun_options_set_offline(
     }
 }
 
-/// Frees options. NULL is none.
+/// Frees options. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_options_free(object: *mut forerun_options) {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe { take(object) };
 }

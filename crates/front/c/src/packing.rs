@@ -1,4 +1,4 @@
-//! Making an image of a directory.
+//! Packs a directory into an image.
 
 use std::ffi::c_char;
 
@@ -8,17 +8,18 @@ use crate::boundary::{answer, give, object, object_mut, path, put, take, text};
 use crate::error::forerun_error;
 use crate::failure::Failure;
 
-/// Options of packing. One thread at a time may set them.
+/// Options of packing. Only one thread at a time may set them.
 pub struct forerun_pack_options(PackOptions);
 
-/// Creates the default options of a format: "squashfs", "erofs", "romfs" or "exfat". Returns NULL for NULL; another name
-/// is an error of `forerun_pack`.
+/// Creates the default options of a format: "squashfs", "erofs", "romfs" or "exfat". Returns NULL
+/// for NULL. For any other name, `forerun_pack` fails.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack_options_new(
     format: *const c_char,
     error: *mut *mut forerun_error,
 ) -> *mut forerun_pack_options {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, std::ptr::null_mut(), || {
             let format = text(format, "a format")?;
@@ -27,14 +28,15 @@ pub unsafe extern "C" fn forerun_pack_options_new(
     }
 }
 
-/// Sets the compressor: "zstd", "lz4" and others. Returns 0, or -1.
+/// Sets the compressor, such as "zstd" or "lz4". Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack_options_set_compressor(
     options: *mut forerun_pack_options,
     name: *const c_char,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -44,14 +46,15 @@ pub unsafe extern "C" fn forerun_pack_options_set_compressor(
     }
 }
 
-/// Sets the effort of the compressor. Returns 0, or -1.
+/// Sets the compression level. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack_options_set_level(
     options: *mut forerun_pack_options,
     level: u8,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -61,14 +64,15 @@ pub unsafe extern "C" fn forerun_pack_options_set_level(
     }
 }
 
-/// Sets the bytes of a block. Returns 0, or -1.
+/// Sets the block size in bytes. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack_options_set_block_size(
     options: *mut forerun_pack_options,
     bytes: u32,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -78,14 +82,15 @@ pub unsafe extern "C" fn forerun_pack_options_set_block_size(
     }
 }
 
-/// Sets whether an image that is there is replaced. Returns 0, or -1.
+/// Sets whether an existing image is replaced. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack_options_set_replace(
     options: *mut forerun_pack_options,
     replace: bool,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -95,14 +100,15 @@ pub unsafe extern "C" fn forerun_pack_options_set_replace(
     }
 }
 
-/// Adds a pattern of paths that are left out, such as "*.o". Returns 0, or -1.
+/// Adds a pattern of paths to leave out, such as "*.o". Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack_options_add_exclude(
     options: *mut forerun_pack_options,
     pattern: *const c_char,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let options = object_mut(options)?;
@@ -112,8 +118,9 @@ pub unsafe extern "C" fn forerun_pack_options_add_exclude(
     }
 }
 
-/// Packs the directory `source` into the new file `image`, which appears under its name once all of it is on disk, and
-/// puts its length in bytes into `len`, which may be NULL. `options` may be NULL. Returns 0, or -1.
+/// Packs the directory `source` into the file `image`, which appears under its name only when it is
+/// complete and synced. Writes its length in bytes to `len`, which may be NULL. `options` may be
+/// NULL. Returns 0, or -1 on errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack(
     source: *const c_char,
@@ -122,7 +129,8 @@ pub unsafe extern "C" fn forerun_pack(
     len: *mut u64,
     error: *mut *mut forerun_error,
 ) -> i32 {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe {
         answer(error, -1, || {
             let defaults = PackOptions::default();
@@ -139,9 +147,10 @@ pub unsafe extern "C" fn forerun_pack(
     }
 }
 
-/// Frees options of packing. NULL is none.
+/// Frees pack options. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn forerun_pack_options_free(object: *mut forerun_pack_options) {
-    // SAFETY: the caller keeps to the contract of lib.rs: pointers are null, or good for what is done with them.
+    // SAFETY: the caller keeps the contract in lib.rs: pointers are null or valid for their use
+    // here.
     unsafe { take(object) };
 }

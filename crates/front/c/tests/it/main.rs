@@ -1,4 +1,4 @@
-//! The library as C programs meet it: the header, linking, every function, memory.
+//! The library as C programs use it: the header, linking, every function, memory.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::env;
@@ -13,12 +13,12 @@ fn source() -> PathBuf {
     workspace_root().join("crates/front/c")
 }
 
-/// Returns the directory of the libraries that cargo has built for this test.
+/// Returns the directory of the libraries that cargo built for this test.
 fn built() -> PathBuf {
     env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// Makes an image with a few files, in a directory of its own.
+/// Makes an image with a few files, in a new directory.
 fn image() -> (tempfile::TempDir, PathBuf) {
     let dir = temp_dir("c-library");
     let files = dir.path().join("files");
@@ -62,7 +62,7 @@ fn compile(program: &Path, to: &Path, more: &[&str]) {
     cc.arg("-I").arg(source().join("include")).arg(program);
     cc.arg("-o").arg(to).arg("-L").arg(built());
     run(cc.arg("-lforerun_c"));
-    // Programs look for it by the name in it.
+    // Programs look for the library by its soname.
     let name = to.parent().unwrap().join("libforerun.so.0");
     if !name.exists() {
         fs::copy(built().join("libforerun_c.so"), name).unwrap();
@@ -98,7 +98,7 @@ fn the_header_is_that_of_the_functions() {
         kept == made,
         "include/forerun.h is not up to date: FORERUN_UPDATE=1 cargo test -p forerun-c writes it"
     );
-    // A test of every function there is, by name.
+    // The test program must call every function in the header.
     let calls = fs::read_to_string(source().join("tests/it/calls.c")).unwrap();
     let names = made.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
     let functions: Vec<&str> = names
@@ -129,7 +129,7 @@ fn every_function_works_and_leaks_nothing() {
     let output = run(started(&watched)
         .args(arguments)
         .env("ASAN_OPTIONS", "detect_leaks=1")
-        // The names of counters are kept for ever, behind a pointer that the sanitizer finds.
+        // Counter names are never freed; the sanitizer still finds a pointer to them.
         .env("LSAN_OPTIONS", "exitcode=23"));
     assert_eq!(output.stdout, b"all calls are as they should be\n");
 }
@@ -144,7 +144,7 @@ fn programs_with_the_library_run_under_valgrind() {
     compile(&source().join("examples/ls.c"), &program, &[]);
     let plain = run(started(&program).arg(&image));
     let mut watched = started(&valgrind);
-    // Optimised code branches on values that do not matter, undefined ones among them.
+    // Optimised code may branch on undefined values without effect.
     watched
         .args(["--quiet", "--undef-value-errors=no", "--error-exitcode=99"])
         .arg(&program)

@@ -1,6 +1,6 @@
-//! Texts of the help that differ in a program without a network.
+//! Help texts that differ in a program without a network.
 
-/// Expands to the first text, or, in a program without a network, to the second.
+/// Expands to the first text, or to the second in a program without a network.
 #[cfg(feature = "network")]
 macro_rules! at_server {
     ($there:literal, $here:literal) => {

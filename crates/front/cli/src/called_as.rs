@@ -1,4 +1,4 @@
-//! The commands that programs of other names are built on.
+//! Other program names (such as `unsquashfs`) that run forerun's commands.
 
 use forerun::Writer;
 use forerun::build::Tree;

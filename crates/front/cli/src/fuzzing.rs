@@ -1,6 +1,7 @@
 //! Entry points for fuzz targets. Not for users.
 //!
-//! Both ends of the socket of `forerun status`: bytes of a process that asks, and of one that answers.
+//! They cover both ends of the socket of `forerun status`: the bytes of a process that asks, and of
+//! one that answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -9,16 +10,15 @@ use std::os::unix::net::UnixStream;
 use crate::commands::status;
 use crate::socket;
 
-/// The shortest answer of a server.
 const ANSWER: &[u8] = b"{}\n";
 
-/// Takes bytes as a question, and returns whether it was understood.
+/// Handles bytes as a question. Returns whether it was understood.
 #[must_use]
 pub fn question(bytes: &[u8]) -> bool {
     let Ok((mut asker, server)) = UnixStream::pair() else {
         return false;
     };
-    // More than the socket holds would wait for a reader.
+    // More bytes than the socket buffers would wait for a reader.
     let bytes = bytes.get(..4096).unwrap_or(bytes);
     if asker.write_all(bytes).is_err() || asker.shutdown(Shutdown::Write).is_err() {
         return false;
@@ -36,7 +36,8 @@ pub fn question(bytes: &[u8]) -> bool {
     is_understood
 }
 
-/// Takes bytes as the answers of processes, one a line, and shows them as `forerun status` does.
+/// Handles bytes as the answers of processes, one per line, and shows them as `forerun status`
+/// does.
 pub fn answers(bytes: &[u8]) {
     let mut mounts = Vec::new();
     for line in bytes.split(|&byte| byte == b'\n') {
@@ -47,7 +48,7 @@ pub fn answers(bytes: &[u8]) {
     let _total = status::total(&mounts);
     for verbose in [false, true] {
         for line in status::report(&mut mounts, verbose) {
-            // A hostile name must not act on the terminal.
+            // A hostile name must not control the terminal.
             assert!(!line.contains(char::is_control), "{line:?}");
         }
     }

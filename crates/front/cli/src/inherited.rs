@@ -1,10 +1,11 @@
 //! Descriptors that the caller left open.
 //!
-//! A process in the background that keeps them holds up other programs: the reader of a pipe, the next
-//! owner of a lock, an unmount. Programs that this one starts would hold them as well. So all are closed
-//! at the next execve(2), the one that makes the process in the background included. Left open are those
-//! that the command line names, as `/dev/fd/7` does: the process in the background opens these names, and
-//! then closes the descriptors. The command of `mount IMAGE DIR -- CMD` gets all of them.
+//! If a background process keeps them, it holds up other programs: the reader of a pipe, the next
+//! owner of a lock, an unmount. Programs that this process starts would hold them as well. So all
+//! of them are closed at the next execve(2), including the one that makes the background process.
+//! Exceptions are descriptors that the command line names, such as `/dev/fd/7`: the background
+//! process opens these names, and then closes the descriptors. The command of `mount IMAGE DIR --
+//! CMD` gets all of them.
 
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -12,14 +13,13 @@ use std::sync::OnceLock;
 
 use forerun_sys::inherited;
 
-/// Numbers of the descriptors that the command line names.
+/// Descriptors that the command line names.
 static NAMED: OnceLock<Vec<RawFd>> = OnceLock::new();
-/// Numbers of the descriptors that were marked.
 static MARKED: OnceLock<Vec<RawFd>> = OnceLock::new();
 
-/// Marks all inherited descriptors but the standard ones to be closed at an execve(2). To be called
-/// before this process opens anything. In the process in the background (`is_last`) there is no
-/// exception.
+/// Marks all inherited descriptors except the standard ones to be closed at an execve(2). Must be
+/// called before this process opens anything. In the background process (`is_last`), named
+/// descriptors are marked too.
 pub fn close_on_exec(is_last: bool) {
     let (mut named, mut marked) = (Vec::new(), Vec::new());
     for number in inherited::numbers() {
@@ -35,7 +35,7 @@ pub fn close_on_exec(is_last: bool) {
     let _set_once = (NAMED.set(named), MARKED.set(marked));
 }
 
-/// Runs `start`, which starts a program of the user's: that one gets all inherited descriptors.
+/// Runs `start`, which starts a program for the user. That program gets all inherited descriptors.
 pub fn pass_on<T>(start: impl FnOnce() -> T) -> T {
     let marked = MARKED.get().map(Vec::as_slice).unwrap_or_default();
     inherited::set_close_on_exec(marked, false);
@@ -44,7 +44,6 @@ pub fn pass_on<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Closes the inherited descriptors that the command line names.
 pub fn close_named() {
     for &number in NAMED.get().into_iter().flatten() {
         drop(inherited::take(number));
@@ -55,7 +54,7 @@ fn is_named(number: RawFd) -> bool {
     std::env::args_os().any(|word| names(word.as_bytes(), number))
 }
 
-/// Returns whether `word` has `/fd/N` in it.
+/// Returns whether `word` contains the path `/fd/N` of the descriptor.
 fn names(word: &[u8], number: RawFd) -> bool {
     let name = format!("/fd/{number}");
     let mut ends = word

@@ -1,8 +1,8 @@
-//! The `forerun` command: parses, calls the library, prints.
+//! The `forerun` command: parses the command line, calls the library, prints.
 //!
-//! One file per subcommand under `commands`, mounting beside this file; `cli` has the list of them, and
-//! they do not know it. What they share is in `forerun-console`. Nothing here knows a format or reads a byte of an
-//! image itself.
+//! There is one file per command under `commands`; mounting has files beside this one. `cli` lists
+//! the commands, and they do not depend on it. Their shared code is in `forerun-console`. Nothing
+//! in this crate parses a format or reads image bytes itself.
 
 mod at_server;
 mod called_as;
@@ -41,10 +41,10 @@ use context::Context;
 use exit::Exit;
 use role::Role;
 
-/// Runs the command, with the arguments of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    // The pipe with these is inherited, and is to be read before inherited descriptors are looked at.
+    // Some arguments arrive by an inherited pipe, which must be read before inherited descriptors
+    // are marked.
     let argv = secrets::arguments();
     inherited::close_on_exec(mount::is_in_background());
     if let Some(this) = role::of_this_process() {
@@ -53,7 +53,7 @@ pub fn main() -> ExitCode {
             Role::RunInit => return run::run_init(&this.words),
             Role::RunCommand => return run::become_command(&this.words),
             Role::MapWriter => return run::run_map_writer(),
-            // They read the command line as the user gave it.
+            // These roles parse the command line as the user gave it.
             Role::Server | Role::LoneServer | Role::Mounter => {}
         }
     }
@@ -98,11 +98,11 @@ pub fn main() -> ExitCode {
     ExitCode::from(status(exit))
 }
 
-/// Parses the command line. Prints help and mistakes itself, and ends the process then.
+/// Parses the command line. Prints help or usage errors and exits in these cases.
 fn parse(argv: &[OsString]) -> Cli {
     let argv = &layers::with_image(argv, knows_layers);
     let matches = cli::without_help().try_get_matches_from(argv);
-    // The whole definition knows the help, and what to suggest.
+    // The full definition has the help and the suggestions.
     let matches = matches.or_else(|_| cli::help::command().try_get_matches_from(argv));
     let matches = matches.unwrap_or_else(|error| refuse(&error, argv));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error, argv));
@@ -116,7 +116,7 @@ fn parse(argv: &[OsString]) -> Cli {
     }
 }
 
-/// Prints the help that was asked for, or the mistake in the command line, and ends the process.
+/// Prints the requested help or the usage error, and exits.
 fn refuse(error: &clap::Error, argv: &[OsString]) -> ! {
     if usage::is_help(error) {
         error.exit();
@@ -139,7 +139,7 @@ fn is_command(word: &OsStr) -> bool {
     word.to_str().is_some_and(Command::has_subcommand)
 }
 
-/// Returns whether a command takes layers in the place of an image.
+/// Returns whether a command accepts layers in place of an image.
 fn knows_layers(word: &OsStr) -> bool {
     let main = cli::help::command();
     let command = word.to_str().and_then(|name| main.find_subcommand(name));

@@ -1,4 +1,4 @@
-//! The program: the library does it all, so that tests and fuzz targets can call its parts.
+//! The program. The library does everything, so that tests and fuzz targets can call its parts.
 
 use std::process::ExitCode;
 

@@ -1,12 +1,12 @@
-//! Suggestions for words that the user has misspelled.
+//! Suggestions for misspelled words.
 //!
-//! The suggestions of clap go by the letters that two words share, so it suggests words that are far apart.
-//! Here a suggestion is at most a third of its letters away.
+//! clap compares the letters that two words share, so it suggests very different words. Here, a
+//! suggestion changes at most a third of the letters.
 
 use strsim::damerau_levenshtein;
 
-/// Returns the known word that was probably meant: the one with the fewest letters to change, or one that
-/// begins with `word`.
+/// Returns the known word that was probably meant: the one with the smallest edit distance, or one
+/// that starts with `word`.
 pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let close = known.filter_map(|other| {
         let distance = damerau_levenshtein(word, other);

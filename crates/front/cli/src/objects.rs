@@ -1,12 +1,12 @@
-//! Images whose files are objects of a store.
+//! Images whose files are in an object store.
 
 use forerun::Image;
 use forerun::vfs::FileType;
 
 use crate::error::{Failure, Result};
 
-/// Refuses an image whose files are objects of a store that the user has not named: each of them would be
-/// an error when it is opened.
+/// Refuses an image whose files are in an object store that the user has not named, because opening
+/// each of these files would fail.
 pub fn refuse_without_store(image: &Image, hint: &str) -> Result<()> {
     if !needs_store(image) {
         return Ok(());
@@ -15,8 +15,8 @@ pub fn refuse_without_store(image: &Image, hint: &str) -> Result<()> {
     Err(Failure::usage(message).hint(hint))
 }
 
-/// Returns whether the image has a regular file whose contents are in an object store. Entries that cannot be read
-/// are skipped; the program that reads them gets the error.
+/// Returns whether the image has a regular file whose contents are in an object store. Skips
+/// entries that cannot be read; the program that reads them gets the error.
 pub fn needs_store(image: &Image) -> bool {
     let reader = image.reader();
     reader.fs().capabilities().objects.is_some()

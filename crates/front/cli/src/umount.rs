@@ -1,4 +1,4 @@
-//! `forerun umount`: takes mounts down, those of killed processes included.
+//! `forerun umount`: unmounts, including mounts of killed processes.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub struct UmountArgs {
     pub dirs: Vec<PathBuf>,
 }
 
-/// Unmounts all of them, as far as possible.
+/// Unmounts all given mounts, as far as possible.
 pub fn run(context: &Context, args: &UmountArgs) -> Result {
     let mut exit = Exit::Ok;
     for dir in &args.dirs {
@@ -51,7 +51,6 @@ pub fn run(context: &Context, args: &UmountArgs) -> Result {
     Ok(exit)
 }
 
-/// Unmounts all mounts that no process serves.
 fn unmount_dead(context: &Context, args: &UmountArgs) -> Result {
     let mut exit = Exit::Ok;
     let mut left = Vec::new();
@@ -71,10 +70,11 @@ fn unmount_dead(context: &Context, args: &UmountArgs) -> Result {
     }
 }
 
-/// The number of a user that has none in this namespace.
+/// The number of a user without a mapping in this namespace.
 const UNKNOWN_USER: u32 = 65534;
 
-/// Returns the mounts of this user, or for root of all, that no process serves. Those of the devices in `served` are not asked.
+/// Returns the mounts of this user, or of all users for root, that no process serves. Mounts of the
+/// devices in `served` are not tested.
 pub fn dead_mounts(served: &[String]) -> Result<Vec<MountEntry>> {
     let all = forerun_sys::mount_table::mounts();
     let mut all = all.map_err(|error| {
@@ -108,7 +108,7 @@ pub fn unmount(dir: &Path, args: &UmountArgs) -> Result<()> {
     })
 }
 
-/// Takes down what the kernel serves; nothing where `dir` shows something else.
+/// Unmounts a mount that the kernel serves. Returns `None` if `dir` shows another mount.
 fn by_kernel(dir: &Path, lazy: bool) -> Option<Result<()>> {
     let entry = forerun_sys::mountpoint::mount_at(dir).ok()??;
     if !forerun_kernel::is_ours(&entry.fstype, &entry.source) {
@@ -121,7 +121,7 @@ fn by_kernel(dir: &Path, lazy: bool) -> Option<Result<()>> {
     Some(taken.map_err(|error| kernel_failure(&error)))
 }
 
-/// Takes a mount back that was just made: the caller was interrupted.
+/// Unmounts a new mount, because the caller was interrupted.
 pub fn take_back(mount: Option<&MountEntry>) -> Result {
     let taken = mount.map_or(Ok(()), |mount| forerun_kernel::take_down(mount, true));
     taken.map_err(|error| kernel_failure(&error))?;
@@ -147,8 +147,8 @@ fn kernel_failure(error: &forerun_kernel::Error) -> Failure {
     }
 }
 
-/// Unmounts a FUSE mount. One that `subtype=` gave another type is recognized by the process that
-/// serves it.
+/// Unmounts a FUSE mount. A mount to which `subtype=` gave another type is recognised by its
+/// serving process.
 fn by_fuse(dir: &Path, options: UmountOptions) -> std::result::Result<(), UmountError> {
     match forerun_fuse::umount(dir, options) {
         Err(UmountError::NotOurs { path, .. }) if is_served(&path) => {
@@ -159,7 +159,6 @@ fn by_fuse(dir: &Path, options: UmountOptions) -> std::result::Result<(), Umount
     }
 }
 
-/// Returns whether a process of this user serves what is mounted on `path`.
 fn is_served(path: &Path) -> bool {
     let Ok(Some(entry)) = forerun_sys::mountpoint::mount_at(path) else {
         return false;

@@ -1,4 +1,4 @@
-//! Mistakes on the command line, which the parser finds, in the words of all other failures.
+//! Usage errors from the parser, reworded like all other failures.
 
 use std::error::Error as _;
 
@@ -8,7 +8,7 @@ use clap::{Command, Error};
 use crate::error::Failure;
 use crate::nearest::nearest;
 
-/// Commands that this program was built without.
+/// Commands that this build omits.
 const LEFT_OUT: &[&str] = &[
     #[cfg(not(feature = "network"))]
     "push",
@@ -26,7 +26,7 @@ const LEFT_OUT: &[&str] = &[
     "demo",
 ];
 
-/// Returns whether the parser only prints what it was asked for.
+/// Returns whether the parser only prints requested text, such as the help.
 pub fn is_help(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -36,7 +36,8 @@ pub fn is_help(error: &Error) -> bool {
     )
 }
 
-/// Returns the failure for an error of the parser. `command` is the definition of the command line, `argv` the line.
+/// Returns the failure for an error of the parser. `command` is the definition of the command line,
+/// `argv` the line.
 pub fn failure(error: &Error, command: Command, argv: &[String]) -> Failure {
     let invalid = || strings(error, ContextKind::InvalidArg).join(" ");
     let value = || strings(error, ContextKind::InvalidValue).join(" ");
@@ -105,7 +106,7 @@ fn unknown_command(error: &Error, current: &Command) -> Failure {
     Failure::usage(format!("unknown command {name}")).hint(hint)
 }
 
-/// Returns the failure of another kind: the first lines of what the parser would print.
+/// Returns the failure for all other errors: the first lines of the parser's text.
 fn other(error: &Error, current: &mut Command) -> Failure {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -133,8 +134,8 @@ fn name_of(argument: &str) -> &str {
     }
 }
 
-/// Returns the line that shows how a command is used. The parser's own names the options that were given, and those that
-/// have a value from the environment.
+/// Returns the usage line of a command. The parser's own line lists the given options and those
+/// with a value from the environment.
 fn usage(current: &mut Command) -> String {
     let usage = current.render_usage().to_string();
     let line = usage.lines().next().unwrap_or_default();
@@ -149,8 +150,8 @@ fn strings(error: &Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// Returns advice on an option that is not known: the one that was probably meant. The parser suggests by the letters that
-/// two words share, which leads to options that nobody meant.
+/// Returns advice for an unknown option: the one that was probably meant. The parser compares
+/// shared letters, which suggests unlikely options.
 fn suggested(given: &str, current: &Command) -> Option<String> {
     let word = given.strip_prefix("--")?;
     let options = current.get_arguments().filter(|arg| !arg.is_hide_set());
@@ -159,7 +160,7 @@ fn suggested(given: &str, current: &Command) -> Option<String> {
     Some(format!("did you mean --{found}?"))
 }
 
-/// Returns the command that a line leads to.
+/// Returns the command that the line selects.
 fn current(mut command: Command, argv: &[String]) -> Command {
     command.build();
     for word in argv.iter().skip(1) {

@@ -1,4 +1,4 @@
-//! Turns the libraries' errors into advice for the user: the exit code, and what to try.
+//! Turns errors of the libraries into advice for the user: the exit code, and what to try.
 
 use std::io;
 
@@ -26,7 +26,7 @@ impl From<Error> for Failure {
         }
         let (exit, hint) = advice(&error);
         let message = match &error {
-            // The image was not opened, so the position of a read would mean nothing.
+            // The image was not opened, so the position of a read has no meaning.
             Error::Io { len: 0, source, .. } => source.to_string(),
             _ => error.to_string(),
         };
@@ -118,7 +118,7 @@ impl From<ExportError> for Failure {
                 failure
                     .hint("if you trust the image, raise the limit with --limit total-bytes=BYTES")
             }
-            // The enum may grow; what it says is all that is known of a new kind.
+            // The enum may grow; for a new kind, only its text is known.
             error => Self::new(Exit::Partial, "export", without_errno(&error.to_string())),
         }
     }
@@ -131,7 +131,8 @@ impl From<UndoError> for Failure {
             UndoError::Read(_) | UndoError::Volume { .. } => (Exit::Source, "io"),
             UndoError::Write { .. } => (Exit::Output, "output"),
             UndoError::OtherVolume | UndoError::Changed { .. } => (Exit::Image, "changed"),
-            // The enum may grow; a new kind is about the undo file until it is listed here.
+            // The enum may grow; a new kind counts as an error of the undo file until it is listed
+            // here.
             _ => (Exit::Image, "undo_file"),
         };
         let hint = error.is_of_volume().then_some(
@@ -141,7 +142,7 @@ impl From<UndoError> for Failure {
     }
 }
 
-/// Returns a path from the root: the libraries' paths start below it, and users know them with a slash.
+/// Returns a path from the root. The libraries' paths have no leading slash, but users expect one.
 pub fn absolute(path: &[u8]) -> Vec<u8> {
     match path {
         [b'/', ..] => path.to_vec(),
@@ -157,7 +158,7 @@ impl Failure {
     }
 }
 
-/// Returns the exit code of an error of the library, and what to try.
+/// Returns the exit code of a library error, and a hint.
 fn advice(error: &Error) -> (Exit, Option<&'static str>) {
     match error {
         Error::NotFound => (Exit::Image, Some("forerun ls -R IMAGE lists every path")),
@@ -198,7 +199,7 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             Some("name the directory that has the objects: --objects DIR"),
         ),
         Error::Blob { .. } => (Exit::Source, None),
-        // Nothing was read: it could not be opened, or is in use.
+        // Nothing was read: the image could not be opened or is in use.
         Error::Io { len: 0, .. } => (
             Exit::Source,
             match InUse::of(error) {
@@ -207,12 +208,12 @@ fn advice(error: &Error) -> (Exit, Option<&'static str>) {
             },
         ),
         Error::Io { source, .. } => (Exit::Source, of_read(error, source)),
-        // The enum may grow; a new kind is about the image until it is listed here.
+        // The enum may grow; a new kind counts as an error of the image until it is listed here.
         _ => (Exit::Image, None),
     }
 }
 
-/// Returns advice on a failed read: of a server, or of a file or device.
+/// Returns advice on a failed read from a server, file or device.
 fn of_read(error: &Error, source: &io::Error) -> Option<&'static str> {
     if source.kind() == io::ErrorKind::TimedOut {
         return Some(remote::SLOW);
@@ -236,7 +237,7 @@ fn of_read(error: &Error, source: &io::Error) -> Option<&'static str> {
         .then_some("the file or device is failing there; what lies elsewhere can still be read")
 }
 
-/// Returns the advice to raise a bound, if an option does.
+/// Returns the advice to raise a limit, if an option can.
 const fn raised(bound: Bound) -> Option<&'static str> {
     Some(match bound {
         Bound::WalkMemory => {

@@ -6,7 +6,8 @@ use jiff::tz::TimeZone;
 /// Formats a mode, as in `-rwsr-x--t`.
 pub fn mode(kind: FileType, mode: u16) -> String {
     let bit = |bit: u16, letter: char| if mode & bit == 0 { '-' } else { letter };
-    // The x places also show setuid, setgid and sticky: in capitals where there is no x below.
+    // The x positions also show setuid, setgid and sticky, in capitals if the x permission is
+    // missing.
     let execute = |x: u16, special: u16, letter: char| match (mode & special != 0, mode & x != 0) {
         (true, true) => letter,
         (true, false) => letter.to_ascii_uppercase(),
@@ -26,8 +27,8 @@ pub fn mode(kind: FileType, mode: u16) -> String {
     ])
 }
 
-/// Formats local time as `ls --time-style=long-iso` does; the plain number where it is out of a
-/// calendar's range.
+/// Formats local time as `ls --time-style=long-iso` does. Prints the plain number if it is out of
+/// the calendar's range.
 pub fn time(time: Timestamp, zone: &TimeZone) -> String {
     match jiff::Timestamp::from_second(time.seconds) {
         Ok(instant) => instant

@@ -1,5 +1,5 @@
-//! The context of a command besides its own arguments: how to talk to the user, the counters to
-//! print at the end, and what to clean up if it is interrupted.
+//! The context of a command besides its own arguments: how to print messages, the counters to print
+//! at the end, and the cleanup after an interrupt.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
@@ -18,7 +18,6 @@ use crate::exit::Exit;
 use crate::json;
 use crate::size::counted;
 
-/// One run of the program.
 #[derive(Debug)]
 pub struct Context {
     pub global: Global,
@@ -29,7 +28,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// Creates a run with these options.
     pub fn new(global: Global) -> Self {
         Self {
             global,
@@ -40,24 +38,25 @@ impl Context {
         }
     }
 
-    /// Returns the time since the run began.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Enters the sandbox: the process keeps only the rights that `sandbox` names. Does nothing with `--no-sandbox`.
+    /// Enters the sandbox. The process keeps only the rights that `sandbox` names. Does nothing
+    /// with `--no-sandbox`.
     pub fn confine(&self, sandbox: &Sandbox) {
         self.confinement.enter(&self.global, sandbox);
     }
 
-    /// Warns of what the user of an image should know before using it.
+    /// Prints warnings that the user of an image should read before using it.
     pub fn warn_of(&self, name: &str, info: &VolumeInfo) {
         for warning in &info.warnings {
             self.note(&format!("{name}: {warning}"));
         }
     }
 
-    /// Reports how many members of an image are no part of its tree, and so of no output. Returns the exit code.
+    /// Reports how many members of an image are not part of its tree, and so not of any output.
+    /// Returns the exit code.
     pub fn left_out(&self, name: &str, count: u64) -> Exit {
         if count == 0 {
             return Exit::Ok;
@@ -67,43 +66,43 @@ impl Context {
         Exit::Partial
     }
 
-    /// Has the counters of `observer` printed at the end, with `--stats`.
+    /// Registers an observer, whose counters `--stats` prints at the end.
     pub fn observe(&self, observer: &Arc<Observer>) {
         self.observers.borrow_mut().push(Arc::clone(observer));
     }
 
-    /// Has the counters of an image that is fetched printed as well.
+    /// Registers a remote image, whose counters `--stats` prints at the end.
     #[cfg(feature = "network")]
     pub fn observe_remote(&self, image: &Arc<RemoteImage>) {
         self.remotes.borrow_mut().push(Arc::clone(image));
     }
 
-    /// Returns the images that are fetched, in the order in which they were opened.
+    /// Returns the remote images, in the order in which they were opened.
     pub fn remotes(&self) -> Vec<Arc<RemoteImage>> {
         self.remotes.borrow().clone()
     }
 
-    /// Saves for images that are fetched what dropping them would save: threads that serve until the
-    /// process ends hold them too, so that they are not dropped. Returns how the process is to end.
+    /// Saves the state of remote images that dropping them would save. Threads that serve until the
+    /// process ends hold them too, so they are not dropped. Returns the exit code.
     pub fn finish_remotes(&self, exit: Exit) -> Exit {
         #[cfg(feature = "network")]
         let mut exit = exit;
         #[cfg(feature = "network")]
         for image in self.remotes.borrow().iter() {
-            // The user has asked for it by --record.
+            // The user asked for the file with --record.
             if let Err(error) = image.save_accesses() {
                 exit = exit.and(self.report(&Failure::output(&error).of("--record")));
             }
             if let Err(error) = image.blob().flush() {
                 tracing::warn!("chunks could not be made durable: {error}");
             }
-            // A thread may hold the image to the end of the process.
+            // A thread may hold the image until the process ends.
             image.blob().remove_temporary();
         }
         exit
     }
 
-    /// Prints the counters, where they are wanted.
+    /// Prints the counters if `--stats` was given.
     pub fn print_stats(&self) {
         let as_json = self.global.json;
         if self.global.stats {
@@ -116,7 +115,7 @@ impl Context {
         }
     }
 
-    /// Reports a failure at once, for a command that continues with the rest. Returns its exit code.
+    /// Reports a failure at once, for a command that continues. Returns its exit code.
     pub fn report(&self, failure: &Failure) -> Exit {
         if failure.exit != Exit::BrokenPipe {
             let text = if self.global.json {
@@ -124,7 +123,7 @@ impl Context {
             } else {
                 failure.to_string()
             };
-            // Without a standard error nothing can be reported.
+            // If standard error is gone, nothing can be reported.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
         failure.exit
@@ -150,7 +149,7 @@ impl Context {
         }
     }
 
-    /// Prints a message that is no failure, unless `--quiet` or `--json`.
+    /// Prints a message that is no failure, unless `--quiet` or `--json` was given.
     pub fn note(&self, text: &str) {
         self.notes()(text);
     }
@@ -166,14 +165,13 @@ impl Context {
         }
     }
 
-    /// Returns whether a progress bar may be shown: standard error is a terminal, and neither `--quiet` nor
-    /// `--json` was given.
+    /// Returns whether a progress bar may be shown: standard error is a terminal, and neither
+    /// `--quiet` nor `--json` was given.
     pub fn shows_progress(&self) -> bool {
         !self.global.quiet && !self.global.json && std::io::stderr().is_terminal()
     }
 }
 
-/// Returns the name of an image in messages.
 pub fn image_name(args: &ImageArgs) -> String {
     crate::layers::shown(args.images())
 }

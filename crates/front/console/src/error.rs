@@ -1,7 +1,7 @@
 //! Failures as the user sees them: what failed, where in the image, and what to try.
 //!
-//! The libraries' errors say what failed and where. [`advice`](crate::advice) adds the exit code and a
-//! hint, commands the names. Commands return a [`Failure`], or report it and continue.
+//! Errors of the libraries say what failed and where. [`advice`](crate::advice) adds the exit code
+//! and a hint, commands add the names. Commands return a [`Failure`], or report it and continue.
 
 use std::fmt;
 use std::io;
@@ -14,22 +14,20 @@ pub type Result<T = Exit> = std::result::Result<T, Failure>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The code to end with, if nothing else failed before.
+    /// The exit code, unless an earlier failure decided it.
     pub exit: Exit,
     /// Short stable name for `--json`.
     pub kind: &'static str,
-    /// The file of the system it is about.
+    /// The file of the system that failed.
     pub subject: Option<String>,
-    /// The path in the image it is about.
+    /// The path in the image that failed.
     pub path: Option<Vec<u8>>,
-    /// The error and its place.
     pub message: String,
-    /// Advice for the user.
     pub hint: Option<String>,
 }
 
 impl Failure {
-    /// Creates a failure that has no subject yet.
+    /// Creates a failure without a subject.
     pub fn new(exit: Exit, kind: &'static str, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -41,12 +39,11 @@ impl Failure {
         }
     }
 
-    /// Creates the failure for a command line that makes no sense.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "usage", message)
     }
 
-    /// Creates the failure that the output cannot or may not be written.
+    /// Creates a failure for an output that cannot or may not be written.
     pub fn output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::new(
@@ -66,16 +63,17 @@ impl Failure {
         Self::new(Exit::Output, "output", reason(error)).maybe_hint(hint)
     }
 
-    /// Creates the failure that a file of the system could not be opened or read.
+    /// Creates a failure for a file of the system that could not be opened or read.
     pub fn source(error: &io::Error) -> Self {
         Self::new(Exit::Source, "io", reason(error))
     }
 
-    /// Says which file it is about.
+    /// Sets the file that the failure is about.
     #[must_use]
     pub fn of(mut self, subject: impl fmt::Display) -> Self {
         let subject = subject.to_string();
-        // Hints say IMAGE; a name that a shell takes as it is makes them ready to be pasted.
+        // Hints contain IMAGE. Replacing it by a name that needs no quoting makes them ready to be
+        // pasted.
         let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+".contains(char);
         if let Some(hint) = &mut self.hint
             && subject.chars().all(is_plain)
@@ -86,21 +84,19 @@ impl Failure {
         self
     }
 
-    /// Says which path in the image it is about.
+    /// Sets the path in the image that the failure is about.
     #[must_use]
     pub fn at(mut self, path: &[u8]) -> Self {
         self.path = Some(path.to_vec());
         self
     }
 
-    /// Says what to try.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says what to try, where something can be done.
     #[must_use]
     pub fn maybe_hint(mut self, hint: Option<&str>) -> Self {
         self.hint = hint.map(str::to_string);
@@ -112,7 +108,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("forerun: ")?;
         if let Some(subject) = &self.subject {
-            // Messages of servers begin with the address.
+            // Messages of servers start with the address.
             let prefix = format!("{subject}: ");
             if self.path.is_some() || !self.message.starts_with(&prefix) {
                 f.write_str(&printable(&prefix))?;
@@ -131,12 +127,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns the system's message, without the number that means nothing to a user.
+/// Returns the system's message without the error number, which means nothing to a user.
 pub fn reason(error: &io::Error) -> String {
     without_errno(&error.to_string())
 }
 
-/// Takes every `" (os error N)"` out.
+/// Removes every `" (os error N)"`.
 pub fn without_errno(message: &str) -> String {
     const MARK: &str = " (os error ";
     let mut text = String::with_capacity(message.len());

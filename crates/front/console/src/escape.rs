@@ -1,14 +1,15 @@
-//! Names that cannot play tricks on a terminal.
+//! Escapes names for terminals.
 //!
-//! A name in an image is any bytes but `/` and NUL: line breaks, escape sequences that recolour or
-//! retitle a terminal, marks that reverse the direction of text. Where a person reads, they are
-//! written as C writes them, as `ls -b` does; where a program reads, they stay as they are.
+//! A name in an image may contain any bytes except `/` and NUL: line breaks, escape sequences that
+//! change the colours or title of a terminal, marks that reverse the direction of text. For people
+//! they are escaped as in C, like `ls -b` does; for programs they stay unchanged.
 
 use std::fmt::Write as _;
 
 use forerun::unstable::remote::is_plain;
 
-/// Escapes everything in `name` that is not plain text: `\n`, `\t`, `\\`, else `\ooo` per byte.
+/// Escapes everything in `name` that is not plain text: as `
+/// `, `\t`, `\\`, or `\ooo` per byte.
 pub fn escape(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -23,7 +24,7 @@ pub fn escape(name: &[u8]) -> String {
     text
 }
 
-/// Makes a message safe for one line: control characters in it come from the image.
+/// Makes a message safe for one line, because control characters in it come from the image.
 pub fn printable(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for char in message.chars() {
@@ -32,7 +33,7 @@ pub fn printable(message: &str) -> String {
     text
 }
 
-/// Appends a character other than a backslash, escaped where it is not plain text.
+/// Appends a character other than a backslash, escaped if it is not plain text.
 fn push(text: &mut String, char: char) {
     match char {
         '\n' => text.push_str("\\n"),
@@ -45,7 +46,7 @@ fn push(text: &mut String, char: char) {
 
 fn octal(text: &mut String, bytes: &[u8]) {
     for byte in bytes {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "\\{byte:03o}");
     }
 }

@@ -1,30 +1,28 @@
-//! The exit codes, in one place; docs/cli.md is their documentation.
+//! The exit codes. docs/cli.md documents them.
 //!
 //! Scripts depend on them: a code never changes its meaning, and new ones are added at the end.
 
-/// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok,
     /// A problem of the image: no such path, damage, a limit; or `check` found problems.
     Image,
-    /// The command line cannot be meant.
+    /// The command line makes no sense.
     Usage,
     /// Not an image of a known format, or one with an unsupported feature.
     Format,
-    /// The source (the file or device with the image, or what `pack` reads) could not be read.
+    /// The source (the file or device with the image, or the input of `pack`) could not be read.
     Source,
     /// The output could not be written, or may not be overwritten.
     Output,
-    /// Done but for the entries that were listed.
+    /// Done, except for the listed entries.
     Partial,
-    /// The image could not be mounted or unmounted.
     Mount,
     /// `check --repair` found errors, and repaired all of them.
     Repaired,
-    /// Ended by a signal that asked it to.
+    /// Ended by a signal.
     Interrupted,
-    /// The status of the command that `mount` ran.
+    /// The exit status of the command that `mount` ran.
     OfCommand(u8),
     /// Standard output has no reader any more, as in `forerun ls ... | head`.
     BrokenPipe,
@@ -71,7 +69,7 @@ impl Exit {
         ),
     ];
 
-    /// Returns the status that the parent process sees.
+    /// Returns the exit status that the parent process sees.
     pub const fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -90,7 +88,7 @@ impl Exit {
         }
     }
 
-    /// Returns the first of two failures, as the first is what the caller looks for.
+    /// Returns the first of two failures, because callers look for the first.
     pub const fn and(self, later: Self) -> Self {
         match self {
             Self::Ok | Self::OfCommand(0) => later,

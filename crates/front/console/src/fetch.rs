@@ -1,4 +1,4 @@
-//! Opens an image at a server, with what the user is told about that.
+//! Opens a remote image, and reports to the user what that does.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -14,8 +14,8 @@ use crate::layer_count::{only_first, refuse_first};
 use crate::progress::Progress;
 use crate::remote::{failure, human};
 
-/// Opens an image at a server, or all layers of a container image. Servers are asked what it is, and nothing more, unless
-/// they send files only whole: then it is downloaded.
+/// Opens a remote image, or all layers of a container image. Servers are asked only for a
+/// description, unless they send only whole files. In that case the file is downloaded.
 pub fn open_all(context: &Context, reference: &Reference, args: &RemoteArgs) -> Result<Opened> {
     let mut options = args.options();
     options.download = downloads(context);
@@ -40,7 +40,7 @@ pub struct Fetching {
 }
 
 impl Fetching {
-    /// Begins a progress bar, if some of the layers are fetched whole.
+    /// Starts a progress bar if some of the layers are fetched whole.
     pub fn new(context: &Context, layers: &[LayerSource]) -> Self {
         let whole = layers.iter().filter(|layer| layer.is_unverified);
         let layers: Vec<_> = whole.filter_map(|layer| layer.server.clone()).collect();
@@ -56,7 +56,6 @@ impl Fetching {
         }
     }
 
-    /// Reports what is here.
     pub fn report(&mut self) {
         let layers = self.layers.iter();
         let fetched = layers.map(|layer| layer.status().local_bytes).sum();
@@ -94,7 +93,7 @@ fn downloads(context: &Context) -> DownloadReport {
     })
 }
 
-/// Reports that the image is as its server had it before, unless it cannot have changed.
+/// Reports that the image has a remembered version, unless it cannot have changed.
 fn tell_of_memory(context: &Context, image: &RemoteImage) {
     let Some(memory) = image.from_memory().filter(|memory| !memory.by_digest) else {
         return;

@@ -1,5 +1,4 @@
-//! Things that must not be left behind when Ctrl-C ends the program: half-written outputs, the demo's
-//! directory and mount.
+//! Cleans up when Ctrl-C ends the program: partial outputs, the demo's directory and mounts.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,20 +15,20 @@ static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 static WATCH: Once = Once::new();
 static DEFERRED: Mutex<Deferred> = Mutex::new(Deferred::Nothing);
 
-/// Whether the thread that watches for signals begins later than the first action.
+/// Whether the signal thread starts later than the first action.
 enum Deferred {
     Nothing,
     Asked,
     Signals(Signals),
 }
 
-/// Defers the thread until [`resume`]: a thread that begins before the process enters its sandbox would
-/// not be in it.
+/// Defers the thread until [`resume`], because a thread that starts before the process enters its
+/// sandbox would be outside it.
 pub fn defer() {
     *DEFERRED.lock().unpoisoned() = Deferred::Asked;
 }
 
-/// Starts the thread that was deferred, if there is something to do on a signal.
+/// Starts the deferred thread, if there is an action to run on a signal.
 pub fn resume() {
     let mut deferred = DEFERRED.lock().unpoisoned();
     if let Deferred::Signals(signals) = std::mem::replace(&mut *deferred, Deferred::Nothing) {
@@ -44,11 +43,11 @@ pub struct OnInterrupt {
 }
 
 impl OnInterrupt {
-    /// Runs `action` on SIGINT, SIGTERM or SIGHUP; the newest action first. It must not wait for
-    /// anything that the interrupted work holds.
+    /// Runs `action` on SIGINT, SIGTERM or SIGHUP, newest action first. The action must not wait
+    /// for anything that the interrupted work holds.
     pub fn new(action: impl FnOnce() + Send + 'static) -> Self {
         WATCH.call_once(|| {
-            // A signal that comes before the thread runs is kept for it.
+            // A signal that arrives before the thread runs is kept for it.
             let mut deferred = DEFERRED.lock().unpoisoned();
             let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
             told(match &mut *deferred {
@@ -72,10 +71,10 @@ impl Drop for OnInterrupt {
     }
 }
 
-/// Time that interrupted work has to end by itself. A read of a server that is gone takes longer.
+/// Time that interrupted work has to end by itself. A read from a server that is gone takes longer.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A guard for work that ends by itself when the program is interrupted, and reports how far it came.
+/// A guard for work that ends by itself when the program is interrupted, and reports its progress.
 pub struct Graceful {
     guard: Option<OnInterrupt>,
     stop: Arc<AtomicBool>,
@@ -83,8 +82,8 @@ pub struct Graceful {
 }
 
 impl Graceful {
-    /// Creates it. A signal sets `stop`, and ends the process once the guard is dropped, at the latest after
-    /// five seconds.
+    /// Creates a guard. A signal sets `stop`, and ends the process once the guard is dropped, at
+    /// the latest after five seconds.
     pub fn new(stop: Arc<AtomicBool>) -> Self {
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
         let guard = OnInterrupt::new({
@@ -131,8 +130,8 @@ fn watch(mut signals: Signals) -> io::Result<()> {
         .name("signals".into())
         .spawn(move || {
             if let Some(signal) = signals.forever().next() {
-                // Kept locked: the work that was interrupted must not take the place of what is
-                // being cleaned up.
+                // Stays locked, so that the interrupted work cannot replace what is being cleaned
+                // up.
                 let mut actions = ACTIONS.lock().unpoisoned();
                 while let Some((_, action)) = actions.pop() {
                     action();

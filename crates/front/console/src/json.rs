@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Failure;
 
-/// Puts bytes that are most often text into an object: `key` holds them as a string. Where they
-/// are not UTF-8, that string has U+FFFD for what is not, and `key_hex` holds the bytes exactly.
+/// Puts bytes that are usually text into an object, as the string `key`. If they are not UTF-8, the
+/// string has U+FFFD for invalid bytes, and `key_hex` has the exact bytes.
 pub fn put_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let exact = matches!(text, std::borrow::Cow::Borrowed(_));
@@ -18,7 +18,6 @@ pub fn put_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
     }
 }
 
-/// Adds the fields of `stat`.
 pub fn put_metadata(object: &mut Map<String, Value>, metadata: &Metadata) {
     let mode = format!("{:04o}", metadata.mode);
     object.insert("type".into(), metadata.kind.name().into());
@@ -38,7 +37,7 @@ pub fn put_metadata(object: &mut Map<String, Value>, metadata: &Metadata) {
     }
 }
 
-/// Converts all counters, zero or not.
+/// Converts all counters, including zeros.
 pub fn stats(stats: &StatsSnapshot) -> Value {
     let counters: Map<_, _> = stats
         .iter()
@@ -47,7 +46,6 @@ pub fn stats(stats: &StatsSnapshot) -> Value {
     json!({ "stats": counters })
 }
 
-/// Returns a failure as it is printed to standard error.
 pub fn failure(failure: &Failure) -> Value {
     let mut fields = failure_fields(failure);
     if let Some(fields) = fields.as_object_mut() {
@@ -70,7 +68,7 @@ pub fn failure_fields(failure: &Failure) -> Value {
     object.into()
 }
 
-/// Returns a field of an object as text; nothing in it where it is none.
+/// Returns a field of an object as text, or an empty text.
 pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How many layers a container image has: how many are wanted, and the open files that they take.
+//! The number of layers of a container image to use, and the open files that they need.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -6,11 +6,12 @@ use crate::args::RemoteArgs;
 use crate::error::{Failure, Result};
 use crate::size::{count_of, counted};
 
-/// Open files that a process is allowed for a container image: its layers may be 1,024, each with nine of the cache.
+/// Limit on open files for a container image, which may have 1,024 layers with nine cache files
+/// each.
 const OPEN_FILES: u64 = 10_240;
 
-/// Allows this process more open files than usual, as far as the system does, before it opens layers of a container
-/// image. Where it does not, the layers that do not fit are an error.
+/// Raises the limit on open files of this process, as far as the system allows, before it opens
+/// layers of a container image. If that is not enough, opening the remaining layers fails.
 pub fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX).min(OPEN_FILES);
@@ -23,7 +24,7 @@ pub fn allow_open_files() {
     }
 }
 
-/// Refuses `--first-layers` for an image that has none.
+/// Refuses `--first-layers` for an image without layers.
 pub fn refuse_first(args: &RemoteArgs) -> Result<()> {
     match args.first_layers {
         Some(_) => Err(Failure::usage(
@@ -33,7 +34,7 @@ pub fn refuse_first(args: &RemoteArgs) -> Result<()> {
     }
 }
 
-/// Drops the layers above those that `--first-layers` wants.
+/// Drops the layers above those selected by `--first-layers`.
 pub fn only_first<T>(layers: &mut Vec<T>, args: &RemoteArgs) -> Result<()> {
     let Some(wanted) = args.first_layers else {
         return Ok(());

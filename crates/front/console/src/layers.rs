@@ -1,8 +1,8 @@
 //! `--layer`: several images as one tree.
 //!
-//! Commands take the image as their first word. With `--layer` there is none, and what follows are the other
-//! words of the command. So the first layer is put where the image would be, and the parser needs no second
-//! grammar.
+//! Commands take the image as their first operand. With `--layer` there is no image, and the
+//! operands that follow are the command's others. So the first layer is inserted as the image, and
+//! the parser needs no second grammar.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,11 +12,10 @@ use crate::args::is_stdin;
 use crate::error::{Failure, Result};
 use crate::remote;
 
-/// The option, as it is written.
 const OPTION: &str = "--layer";
 
-/// Returns the command line with the lowest layer as the image of its command. `knows` tells whether a command
-/// has the option.
+/// Returns the command line with the lowest layer as the image of its command. `knows` tells
+/// whether a command has the option.
 pub fn with_image(argv: &[OsString], knows: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
     let mut words = argv.to_vec();
     // Options before the command have no values.
@@ -33,7 +32,7 @@ pub fn with_image(argv: &[OsString], knows: impl Fn(&OsStr) -> bool) -> Vec<OsSt
     words
 }
 
-/// Returns the value of the first `--layer`, as a word that is no option.
+/// Returns the value of the first `--layer`, in a form that is not mistaken for an option.
 fn lowest(words: &[OsString]) -> Option<OsString> {
     let mut words = words.iter().take_while(|word| *word != "--");
     let value = loop {
@@ -49,7 +48,7 @@ fn lowest(words: &[OsString]) -> Option<OsString> {
     Some(OsString::from_vec([prefix, value].concat()))
 }
 
-/// Returns the name of a stack of layers in messages: that of the uppermost, and what it is over.
+/// Returns the name of a stack of layers in messages: the uppermost layer, and what is below it.
 pub fn shown(layers: &[PathBuf]) -> String {
     let name = |layer: &Path| {
         if is_stdin(layer) {
@@ -66,7 +65,7 @@ pub fn shown(layers: &[PathBuf]) -> String {
     }
 }
 
-/// Refuses layers for a command that works on one image.
+/// Refuses layers for a command that works on a single image.
 pub fn refuse(layers: &[PathBuf], what: &str) -> Result<()> {
     match layers {
         [] => Ok(()),
@@ -93,7 +92,7 @@ mod tests {
             ),
             ("forerun cat --layer - /x", "forerun cat - --layer - /x"),
             ("forerun ls --layer=-a", "forerun ls ./-a --layer=-a"),
-            // No layers, or no command that knows them.
+            // No layers, or no command that knows the option.
             ("forerun ls a --layers", "forerun ls a --layers"),
             ("forerun ls --layer", "forerun ls --layer"),
             ("forerun pack --layer a", "forerun pack --layer a"),

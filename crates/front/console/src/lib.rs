@@ -1,5 +1,6 @@
-//! What the commands of forerun share: arguments (`args`), opening of images (`context`, `source`), failures and exit
-//! codes (`error`, `exit`), results (`output`, `json`), new files (`target`), the sandbox (`confine`).
+//! Code that the commands of forerun share: arguments (`args`), opening images (`context`,
+//! `source`), failures and exit codes (`error`, `exit`), results (`output`, `json`), new files
+//! (`target`), the sandbox (`confine`).
 //!
 //! Nothing here knows a command.
 

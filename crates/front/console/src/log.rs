@@ -1,4 +1,5 @@
-//! The log of the libraries on standard error, which `-v` extends. Its lines look like the messages of the commands.
+//! The log of the libraries on standard error, which `-v` extends. Its lines look like the messages
+//! of commands.
 
 use std::fmt::{self, Debug, Display, Write as _};
 
@@ -13,8 +14,8 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::error::without_errno;
 use crate::escape::printable;
 
-/// Starts it: warnings always, more with each `-v`. Lines have a time if they go `to_file`: the user of a terminal sees
-/// when they come, and a service manager adds one.
+/// Starts the log: always with warnings, and more with each `-v`. Lines have a time if they go
+/// `to_file`; on a terminal the user sees when they appear, and a service manager adds a time.
 pub fn init(verbose: u8, to_file: bool) {
     let level = match verbose {
         0 => LevelFilter::WARN,
@@ -25,10 +26,10 @@ pub fn init(verbose: u8, to_file: bool) {
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        // To standard error, which is what failed: that would be a panic.
+        // It would report to standard error, which is what failed, and panic.
         .log_internal_errors(false)
         .event_format(Line { has_time: to_file });
-    // Fails only where a log was started before, which is then the one to use.
+    // Fails only if a log was started before, which is then used.
     let _ = log.try_init();
 }
 
@@ -72,7 +73,7 @@ const fn prefix(level: Level) -> &'static str {
     }
 }
 
-/// The fields of an event, sorted by their place in the line.
+/// The fields of an event, sorted by their position in the line.
 #[derive(Default)]
 struct Words {
     subject: String,
@@ -112,7 +113,7 @@ impl Visit for Words {
 
 impl Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The reason may begin with the subject.
+        // The reason may start with the subject.
         let subject = match self.reason.strip_prefix(&self.subject) {
             Some(rest) if rest.starts_with(':') => "",
             _ => &self.subject,

@@ -1,4 +1,4 @@
-//! Reports the properties of a tree that the format of the image has no place for.
+//! Reports the properties of a tree that the image's format cannot store.
 
 use forerun::Writer;
 use forerun::build::{LossKind, NotKept, Tree};
@@ -10,8 +10,8 @@ use crate::escape::escape;
 use crate::exit::Exit;
 use crate::size::counted;
 
-/// Reports what the image will lack: each kind of entry that is left out, which makes the image partial,
-/// and in one note the properties that are lost of the others.
+/// Reports what the image will lack: each kind of omitted entry, which makes the image partial, and
+/// in one note the lost properties of the other entries.
 pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str) -> Exit {
     let mut exit = Exit::Ok;
     let format = writer.name();
@@ -34,7 +34,7 @@ pub fn tell_losses(context: &Context, writer: &Writer, tree: &Tree, image: &str)
     exit
 }
 
-/// Describes the properties that an image will lack of entries that it has.
+/// Describes the properties that stored entries will lack.
 pub fn lost_properties(writer: &Writer, tree: &Tree) -> Option<String> {
     let mut lost = writer.not_kept(tree);
     lost.retain(|lost| !lost.what.leaves_out());
@@ -88,7 +88,6 @@ fn text(lost: &NotKept) -> String {
     counted(lost.count, one, many)
 }
 
-/// Lists at most `most` paths.
 fn examples(lost: &NotKept, most: usize) -> String {
     let paths = lost.examples.iter().take(most);
     let paths: Vec<_> = paths.map(|path| escape(&absolute(path))).collect();

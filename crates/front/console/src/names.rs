@@ -1,11 +1,11 @@
-//! Advice on names that are of no file: those of images elsewhere, as other programs spell them.
+//! Advice on names without a file: names of remote images, as other programs spell them.
 
 use std::path::Path;
 
 use crate::error::Failure;
 use crate::remote;
 
-/// Returns advice on a name that is of no file, if it may be that of an image elsewhere.
+/// Returns advice on a name without a file, if it may be the name of a remote image.
 pub fn advice(name: &Path) -> Option<String> {
     let text = name.to_str()?;
     if let Some(rest) = text.strip_prefix("docker://") {
@@ -30,7 +30,7 @@ pub fn advice(name: &Path) -> Option<String> {
     is_host.then(|| in_registry(text)).flatten()
 }
 
-/// Returns the failure for a name that is not that of an image at a server.
+/// Returns the failure for a name that is not the name of a remote image.
 pub fn not_at_server(name: &Path) -> Failure {
     let hint = advice(name)
         .unwrap_or_else(|| "oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH".to_string());
@@ -39,7 +39,7 @@ pub fn not_at_server(name: &Path) -> Failure {
         .of(name.display())
 }
 
-/// Returns the name that an image has in a registry, which is Docker's if none is named.
+/// Returns the image's name in a registry. The default registry is Docker's.
 pub fn in_registry(name: &str) -> Option<String> {
     let name = match name.split_once('/') {
         Some((host, _)) if is_host(host) => format!("oci://{name}"),
@@ -52,7 +52,8 @@ pub fn in_registry(name: &str) -> Option<String> {
     Some(format!("an image in a registry is named {name}"))
 }
 
-/// Returns whether the first part of a name is that of a server, as in names of container images.
+/// Returns whether the first part of a name is a server, by the rules for names of container
+/// images.
 fn is_host(part: &str) -> bool {
     let is_relative = matches!(part, "" | "." | "..");
     !is_relative && (part.contains(['.', ':']) || part == "localhost")

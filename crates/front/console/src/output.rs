@@ -1,5 +1,5 @@
-//! Standard output as a program must write it: errors are reported, but a reader may stop early
-//! (`forerun ls ... | head`). Also the counters of `--stats`.
+//! Standard output. Errors are reported, but a reader may stop early (`forerun ls ... | head`).
+//! Also prints the counters of `--stats`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -12,23 +12,21 @@ use serde_json::Value;
 use crate::error::{Failure, Result};
 use crate::size::human;
 
-/// How messages call it.
 pub const STDOUT: &str = "standard output";
 
-/// Opens standard output itself. `std::io::stdout` cuts its writes at line breaks and swallows the error
-/// of a closed descriptor.
+/// Opens standard output itself. `std::io::stdout` flushes at line breaks and swallows the error of
+/// a closed descriptor.
 pub fn stdout_file() -> Result<File> {
     let stdout = io::stdout();
     let file = stdout.as_fd().try_clone_to_owned();
     file.map(File::from).map_err(|error| failed(&error))
 }
 
-/// Creates the failure of a write to standard output.
 pub fn failed(error: &io::Error) -> Failure {
     Failure::output(error).of(STDOUT)
 }
 
-/// Refuses to fill a person's screen with bytes.
+/// Refuses to print binary data to a terminal.
 pub fn refuse_terminal(what: &str, hint: &str) -> Result<()> {
     if io::stdout().is_terminal() {
         let message = format!("standard output is a terminal; {what} would only garble it");
@@ -37,13 +35,13 @@ pub fn refuse_terminal(what: &str, hint: &str) -> Result<()> {
     Ok(())
 }
 
-/// Standard output for text, or a file, buffered. What is written counts only once [`finish`](Self::finish)
-/// has succeeded.
+/// Standard output for text, or a file, buffered. Written data counts only after
+/// [`finish`](Self::finish) has succeeded.
 pub struct Output {
     inner: BufWriter<File>,
     /// Its name in messages.
     name: String,
-    /// Whether a person reads it: names are escaped then.
+    /// Whether a person reads it. Names are escaped then.
     pub is_terminal: bool,
 }
 
@@ -64,13 +62,11 @@ impl Output {
         }
     }
 
-    /// Writes text as it is.
     pub fn text(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
         let written = self.inner.write_all(text.as_ref());
         written.map_err(|error| Failure::output(&error).of(&self.name))
     }
 
-    /// Writes text and a line break.
     pub fn line(&mut self, text: impl AsRef<[u8]>) -> Result<()> {
         self.text(text)?;
         self.text("\n")
@@ -85,27 +81,25 @@ impl Output {
         }
     }
 
-    /// Writes a JSON document, indented, and a line break.
+    /// Writes an indented JSON document and a line break.
     pub fn json(&mut self, value: &Value) -> Result<()> {
         self.line(format!("{value:#}"))
     }
 
-    /// Writes out what is buffered.
     pub fn finish(&mut self) -> Result<()> {
         let flushed = self.inner.flush();
         flushed.map_err(|error| Failure::output(&error).of(&self.name))
     }
 }
 
-/// A JSON array that is written as its elements come, one on a line: valid JSON as a whole, and
-/// bounded memory however long it is.
+/// A JSON array that is written element by element, each on a line. Its memory is bounded however
+/// long it is.
 #[derive(Default)]
 pub struct JsonArray {
     has_elements: bool,
 }
 
 impl JsonArray {
-    /// Writes one more element.
     pub fn push(&mut self, out: &mut Output, value: &Value) -> Result<()> {
         out.text(if self.has_elements { ",\n" } else { "[\n" })?;
         self.has_elements = true;
@@ -116,17 +110,16 @@ impl JsonArray {
         out.text(if self.has_elements { "\n]" } else { "[]" })
     }
 
-    /// Closes it, as the whole document.
+    /// Closes the array, which is the whole document.
     pub fn finish(&self, out: &mut Output) -> Result<()> {
         self.close(out)?;
         out.text("\n")
     }
 }
 
-/// Prints the boundary counters to standard error; in text, only those that counted something.
 pub fn print_stats(as_json: bool, stats: &StatsSnapshot) {
     let mut stderr = io::stderr().lock();
-    // Without a standard error nothing can be reported.
+    // If standard error is gone, nothing can be reported.
     if as_json {
         let _ = writeln!(stderr, "{}", crate::json::stats(stats));
         return;
@@ -142,7 +135,7 @@ pub fn print_stats(as_json: bool, stats: &StatsSnapshot) {
     }
 }
 
-/// Returns the number of columns of the terminal that standard output is.
+/// Returns the number of columns of the terminal on standard output.
 pub fn terminal_width() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout());
     match size {

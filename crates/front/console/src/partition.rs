@@ -1,7 +1,7 @@
 //! `--partition`: turns the number of a partition into an offset and a size.
 //!
-//! The table is read before the process enters its sandbox, as the first bytes of an image are: the place of a volume
-//! decides which locks are taken.
+//! The table, like the first bytes of an image, is read before the process enters its sandbox,
+//! because the location of a volume decides which locks are taken.
 
 use forerun::ReadAt;
 use forerun::unstable::disk::partitions::{PartitionTable, TablePartition, partition_table};
@@ -15,8 +15,8 @@ use crate::exit::Exit;
 use crate::remote::is_remote;
 use crate::size;
 
-/// Returns the arguments with the place of the partition that they name, if they name one of `source`. Refuses arguments
-/// that have a meaning for layers only.
+/// Returns the arguments with offset and size of the partition of `source` that they name, if any.
+/// Refuses arguments that make sense for layers only.
 pub fn place(args: &ImageArgs, source: &dyn ReadAt) -> Result<ImageArgs> {
     crate::layer_count::refuse_first(&args.source.remote)?;
     let mut args = args.clone();
@@ -28,7 +28,8 @@ pub fn place(args: &ImageArgs, source: &dyn ReadAt) -> Result<ImageArgs> {
     Ok(args)
 }
 
-/// Returns the arguments with the place of the partition, for commands that open the file by its name.
+/// Returns the arguments with offset and size of the partition, for commands that open the file by
+/// its name.
 pub fn placed(args: &ImageArgs) -> Result<ImageArgs> {
     if args.source.partition.is_none() || is_stdin(&args.image) || is_remote(&args.image) {
         return Ok(args.clone());
@@ -38,13 +39,13 @@ pub fn placed(args: &ImageArgs) -> Result<ImageArgs> {
     place(args, &source).map_err(named)
 }
 
-/// Returns whether the copy of a disk has a partition: all of it, or its start if that is enough.
 fn is_inside(partition: &TablePartition, disk_len: u64, is_start_enough: bool) -> bool {
     let end = partition.offset.checked_add(partition.len);
     end.is_some_and(|end| end <= disk_len || is_start_enough && partition.offset < disk_len)
 }
 
-/// Finds a partition by its number. A rescue takes what an incomplete copy of the disk has of it.
+/// Finds a partition by its number. A rescue accepts a partition of which an incomplete copy of the
+/// disk has only the start.
 pub fn find(source: &dyn ReadAt, number: u32, is_rescue: bool) -> Result<TablePartition> {
     let Some(table) = partition_table(source)? else {
         let failure = Failure::new(Exit::Format, "no_partitions", "has no partition table");

@@ -1,8 +1,8 @@
-//! Volumes and mounts that another process is about to release.
+//! Waits for volumes and mounts that another process is about to release.
 //!
-//! umount(8) returns before the process of that mount has written the last data and released its lock;
-//! a short command holds a volume only while it reads it. Such a process is waited for. A mount that is
-//! visible is not about to end, so its volume is refused at once.
+//! umount(8) returns before the process of that mount has written the last data and released its
+//! lock, and a short command holds a volume only while it reads it. Opening waits for such
+//! processes. A visible mount is not about to end, so its volume is refused at once.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use forerun::unstable::locks::{InUse, Kind};
 use forerun::vfs::{Error, Result};
 use forerun_sys::mount_table::mounts;
 
-/// How long the volume of a mount that is gone may take to be written.
+/// Time for the process of an ended mount to write the volume.
 const FOR_WRITERS: Duration = Duration::from_secs(10);
-/// How long a process that reads may take.
+/// Time for a reading process to finish.
 const FOR_READERS: Duration = Duration::from_secs(1);
-/// How long the threads of a process that has ended may take.
+/// Time for the threads of a dead process to end.
 const FOR_THE_ENDED: Duration = Duration::from_secs(60);
-/// How long a mount may stay in use by processes that are being started: one has copies of the open files of
-/// the program that started it until it runs a program of its own.
+/// Time for which processes that are being started may keep a mount in use: each has copies of its
+/// parent's open files until its exec.
 const FOR_THE_STARTED: Duration = Duration::from_millis(500);
-/// From one attempt to the next.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Opens a volume, and retries for a short time while another process that may be about to end holds it.
+/// Opens a volume. Retries for a short time while another process that may be about to end holds
+/// it.
 pub fn patiently<T>(image: &Path, open: impl FnMut() -> Result<T>) -> Result<T> {
     let source = image.canonicalize();
     let source = source.as_deref().unwrap_or(image);
     again(open, |error| patience(error, source))
 }
 
-/// Opens a volume, again and again while the process that had it, and has ended, holds its lock. The lock
-/// goes with the last thread of that process, which may hang in the device.
+/// Opens a volume. Retries while the ended process that had it holds its lock: the last thread of
+/// that process may hang in the device.
 pub fn after_the_end<T>(open: impl FnMut() -> Result<T>) -> Result<T> {
     again(open, |error| match InUse::of(error) {
         Some(in_use) if in_use.is_lock() => FOR_THE_ENDED,
@@ -39,8 +39,8 @@ pub fn after_the_end<T>(open: impl FnMut() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Unmounts, again and again while that fails because the mount is in use. Files that this caller has closed may
-/// be open for a moment in processes that its other threads are starting.
+/// Unmounts. Retries while the mount is in use: files that this process has closed may be open for
+/// a moment in child processes that other threads are starting.
 pub fn until_unused<E>(
     unmount: impl FnMut() -> std::result::Result<(), E>,
     is_busy: impl Fn(&E) -> bool,
@@ -68,7 +68,6 @@ fn again<T, E>(
     }
 }
 
-/// Returns how long to wait after this error.
 fn patience(error: &Error, source: &Path) -> Duration {
     let Some(in_use) = InUse::of(error).filter(|in_use| in_use.is_lock()) else {
         return Duration::ZERO;

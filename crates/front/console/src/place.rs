@@ -1,20 +1,18 @@
-//! Directories that are made for a result before the process enters its sandbox, and are removed if
-//! there is none. Landlock makes rules of directories, so these must exist.
+//! Output directories that are created before the process enters its sandbox, and removed if there
+//! is no output. Landlock rules need existing directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use forerun_sandbox::Sandbox;
 
-/// A directory for a result.
 pub struct OutputDir {
     path: PathBuf,
-    /// Directories that were missing, the innermost last.
+    /// Created directories, innermost last.
     made: Vec<PathBuf>,
 }
 
 impl OutputDir {
-    /// Makes `path`, and the directories above it, where they are missing.
     pub fn make(path: &Path) -> io::Result<Self> {
         let missing =
             |dir: &&Path| !dir.as_os_str().is_empty() && !dir.try_exists().unwrap_or(true);
@@ -26,12 +24,12 @@ impl OutputDir {
         Ok(Self { path, made })
     }
 
-    /// Returns whether it was missing.
+    /// Returns whether the directory was created.
     pub fn is_new(&self) -> bool {
         !self.made.is_empty()
     }
 
-    /// Adds to `sandbox` what writing below it takes, and taking it back.
+    /// Allows in `sandbox` writing below the directory, and removing it.
     pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
         let sandbox = sandbox.write_below(&self.path);
         match self.made.first() {
@@ -42,7 +40,7 @@ impl OutputDir {
         }
     }
 
-    /// Removes the directories that were made, as far as they are empty.
+    /// Removes the created directories if they are empty.
     pub fn take_back(self) {
         for dir in self.made.iter().rev() {
             if let Err(error) = std::fs::remove_dir(dir) {

@@ -1,4 +1,4 @@
-//! A progress bar for what takes over a second, where a person watches.
+//! A progress bar for work that takes over a second, on a terminal.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::context::Context;
 
-/// Nothing is shown of work that is over before this.
+/// Shorter work shows no bar.
 const FIRST_SHOWN: Duration = Duration::from_secs(1);
 const TEMPLATE: &str =
     "{msg} {bar:12} {binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
-/// The same for work whose length is not known before its end.
+/// The same for work of unknown length.
 const WITHOUT_TOTAL: &str = "{msg} {spinner} {binary_bytes}  {binary_bytes_per_sec}";
 
-/// A counter of bytes, which shows them once that is worth it. It leaves the screen when dropped.
+/// A counter of bytes that shows a bar after a second. Dropping it removes the bar.
 pub struct Progress {
     bar: Option<ProgressBar>,
     start: Instant,
@@ -24,8 +24,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins work on about `total` bytes, or on a number of bytes that is not known yet if `total` is 0;
-    /// `verb` names the work.
+    /// Starts work on about `total` bytes, or on an unknown number if `total` is 0. `verb` names
+    /// the work.
     pub fn new(context: &Context, verb: &'static str, total: u64) -> Self {
         let bar = context.shows_progress().then(|| bar(verb, total));
         Self {
@@ -35,7 +35,6 @@ impl Progress {
         }
     }
 
-    /// Counts more bytes as done.
     pub fn add(&self, bytes: u64) {
         let Some(bar) = &self.bar else {
             return;
@@ -95,10 +94,9 @@ impl Drop for Progress {
     }
 }
 
-/// An output whose bytes are progress.
+/// An output that reports written bytes as progress.
 pub struct Watched<'a, W> {
     pub inner: W,
-    /// The progress that counts them.
     pub progress: &'a Progress,
 }
 
@@ -152,7 +150,6 @@ mod tests {
         assert_eq!(progress(70).bar.as_ref().unwrap().length(), Some(70));
     }
 
-    /// A screen that keeps the line that is written.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<String>>);
 

@@ -1,4 +1,4 @@
-//! Images at servers: their names, and reports about them.
+//! Remote images: their names, and reports about them.
 //!
 //! Nothing is fetched here; the library does that.
 
@@ -19,12 +19,12 @@ use crate::args::RemoteArgs;
 use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 
-/// Returns whether a name on the command line is that of something at a server.
+/// Returns whether a name on the command line means a remote image.
 pub fn is_remote(name: &Path) -> bool {
     name.to_str().is_some_and(Reference::is_remote)
 }
 
-/// Parses the name of something at a server; nothing for the name of a file.
+/// Parses the name of a remote image. Returns `None` for the name of a file.
 pub fn reference(name: &Path) -> Result<Option<Reference>> {
     match name.to_str().filter(|name| Reference::is_remote(name)) {
         Some(text) => Reference::parse(text)
@@ -34,7 +34,7 @@ pub fn reference(name: &Path) -> Result<Option<Reference>> {
     }
 }
 
-/// Returns a name for messages: without user, password and query.
+/// Returns a name for messages, without user, password and query.
 pub fn shown(name: &Path) -> String {
     let text = name.display().to_string();
     if !is_remote(name) {
@@ -47,7 +47,7 @@ pub fn shown(name: &Path) -> String {
     }
 }
 
-/// Opens an image for a few reads, before it is opened for its use: nothing is fetched ahead or recorded.
+/// Opens an image for a few reads before its main use. Nothing is fetched ahead or recorded.
 pub fn open_for_a_look(reference: &Reference, args: &RemoteArgs) -> Result<Arc<RemoteImage>> {
     #[cfg_attr(not(feature = "network"), expect(unused_mut))]
     let mut options = args.options();
@@ -58,13 +58,11 @@ pub fn open_for_a_look(reference: &Reference, args: &RemoteArgs) -> Result<Arc<R
     forerun::unstable::remote::open(reference, &options).map_err(|error| failure(&error))
 }
 
-/// Reads the list that `--prefetch` names.
 #[cfg(feature = "network")]
 pub fn access_list(path: &Path) -> Result<AccessList> {
     forerun::unstable::remote::access_list(path).map_err(|error| failure(&error))
 }
 
-/// Returns the failure for an error of a server, with a hint.
 pub fn failure(error: &RemoteError) -> Failure {
     let failure = Failure::new(Exit::Source, "remote", without_errno(&error.to_string()));
     let failure = failure.maybe_hint(hint(error));
@@ -77,10 +75,8 @@ pub fn failure(error: &RemoteError) -> Failure {
     }
 }
 
-/// Advice for servers that are slow.
 pub const SLOW: &str = "--timeout SECONDS waits longer for a slow server";
 
-/// Returns advice on an error of a server.
 pub fn hint(error: &RemoteError) -> Option<&'static str> {
     Some(match error {
         RemoteError::Denied {
@@ -116,10 +112,10 @@ pub fn hint(error: &RemoteError) -> Option<&'static str> {
     })
 }
 
-/// Prints to standard error what fetching has cost.
+/// Prints the cost of fetching to standard error.
 pub fn print_stats(as_json: bool, status: &RemoteStatus) {
     let mut stderr = std::io::stderr().lock();
-    // Without a standard error nothing can be reported.
+    // If standard error is gone, nothing can be reported.
     let _ = if as_json {
         writeln!(stderr, "{}", json!({ "remote": to_json(status) }))
     } else {
@@ -142,7 +138,6 @@ pub fn print_stats(as_json: bool, status: &RemoteStatus) {
     };
 }
 
-/// Converts the state of an image that is fetched, for programs.
 pub fn to_json(status: &RemoteStatus) -> Value {
     json!({
         "place": status.place,
@@ -172,13 +167,11 @@ pub fn to_json(status: &RemoteStatus) -> Value {
     })
 }
 
-/// Returns the seconds since 1970.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
 }
 
-/// Formats bytes for people.
 pub fn human(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }

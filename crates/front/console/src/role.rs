@@ -1,5 +1,5 @@
-//! Processes that the program starts out of itself. The role of each is a hidden subcommand, behind a title that the
-//! list of processes shows.
+//! Processes that the program starts from its own executable. The role of each is a hidden
+//! subcommand, after a title that process lists show.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use crate::escape::printable;
 
-/// The start of every title. The program is called so by itself only.
+/// The start of every title. Only the program itself uses it as a name.
 const TITLE: &str = "forerun: ";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +20,17 @@ pub enum Role {
     Server,
     /// Serves a mount in the background without a supervisor.
     LoneServer,
-    /// Mounts for a server in its sandbox.
+    /// Mounts for a sandboxed server.
     Mounter,
     /// Process 1 of a run.
     RunInit,
     /// Becomes the command of a run.
     RunCommand,
-    /// Maps the users of a run.
     MapWriter,
 }
 
-/// The names of the roles, and for those of a mount the number of words before `--` and the arguments of the user.
+/// The names of the roles. Roles of a mount also have the number of words before `--` and the
+/// user's arguments.
 const ROLES: &[(Role, &str, usize)] = &[
     (Role::Supervisor, "__supervise", 6),
     (Role::Server, "__serve", 1),
@@ -41,24 +41,24 @@ const ROLES: &[(Role, &str, usize)] = &[
     (Role::MapWriter, "__run-maps", 0),
 ];
 
-/// The role of this process, and the words behind it.
+/// The role of this process, and the words after it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InRole {
     pub role: Role,
     pub words: Vec<OsString>,
-    /// The arguments with which a user has started the first process.
+    /// The user's arguments of the first process.
     pub arguments: Vec<OsString>,
 }
 
 impl InRole {
-    /// Returns the word with this number; nothing for an empty one.
+    /// Returns the word with this number, or `None` if it is empty.
     pub fn word(&self, number: usize) -> Option<&OsStr> {
         let word = self.words.get(number).map(OsString::as_os_str);
         word.filter(|word| !word.is_empty())
     }
 }
 
-/// Returns the role of this process; nothing where a user has started it.
+/// Returns the role of this process, or `None` if a user has started it.
 pub fn of_this_process() -> Option<&'static InRole> {
     static ROLE: OnceLock<Option<InRole>> = OnceLock::new();
     ROLE.get_or_init(|| parse(std::env::args_os())).as_ref()
@@ -87,7 +87,6 @@ fn parse(mut argv: impl Iterator<Item = OsString>) -> Option<InRole> {
     })
 }
 
-/// Has `command`, which starts this program, play a role.
 pub fn assign(command: &mut Command, role: Role, title: &str) {
     command.arg0(format!("{TITLE}{}", printable(title)));
     let word = ROLES.iter().find(|(known, ..)| *known == role);

@@ -1,12 +1,12 @@
-//! Keeps passwords of the command line out of the command lines of background processes.
+//! Keeps passwords on the command line out of the command lines of background processes.
 //!
 //! Every user of the machine may read the arguments of every process (`/proc/PID/cmdline`), and a
-//! process that serves a mount lives long. So an argument with a password or a query is replaced by
-//! what is shown of it when this program starts itself anew, and the argument itself goes through a
-//! pipe. An environment variable says which descriptor that is. It names the parent too, so that a
-//! variable left over from elsewhere means nothing.
+//! process that serves a mount lives long. So when this program starts itself, an argument with a
+//! password or a query is replaced by its redacted form, and the argument itself is passed through
+//! a pipe. An environment variable gives the descriptor of the pipe. It also names the parent, so
+//! that a stale variable is ignored.
 //!
-//! The arguments of the first process cannot be hidden: [`warn`] says so.
+//! The arguments of the first process cannot be hidden; [`warn`] says so.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,16 +21,16 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::role;
 
-/// The parent's process and the descriptor of the pipe: `PID:NUMBER`.
+/// The parent's process id and the descriptor of the pipe: `PID:NUMBER`.
 const FROM: &str = "FORERUN_ARGUMENTS_FROM";
 /// Bytes that a pipe holds without a reader.
 const ROOM: usize = 60 << 10;
 
-/// Arguments of this process, with what was hidden of them.
+/// Arguments of this process, including the hidden ones.
 static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Returns the arguments that this process was meant to have, without its role. Reads the pipe at the first call, which has
-/// to come before other threads start.
+/// Returns the intended arguments of this process, without its role. The first call reads the pipe,
+/// and must come before other threads start.
 pub fn arguments() -> &'static [OsString] {
     ARGUMENTS.get_or_init(|| {
         let mut argv: Vec<_> = match role::of_this_process() {
@@ -46,11 +46,10 @@ pub fn arguments() -> &'static [OsString] {
     })
 }
 
-/// Adds `argv`, the first arguments of this process or all of them, to `command`, which starts this program anew.
-/// What this returns has to live until the process was started.
+/// Adds `argv`, the first arguments of this process or all of them, to `command`, which starts this
+/// program again. The returned descriptor must live until the process was started.
 ///
-/// # Errors
-/// What the system reports; [`io::ErrorKind::InvalidInput`] for more than a pipe holds.
+/// Fails with [`io::ErrorKind::InvalidInput`] if the arguments exceed what a pipe holds.
 pub fn pass_on(command: &mut Command, argv: &[OsString]) -> io::Result<Option<OwnedFd>> {
     let (shown, secret) = split(argv)?;
     command.args(shown).env_remove(FROM);
@@ -61,7 +60,7 @@ pub fn pass_on(command: &mut Command, argv: &[OsString]) -> io::Result<Option<Ow
     writer.write_all(&secret)?;
     drop(writer);
     let reader = OwnedFd::from(reader);
-    // Inherited by whatever this process starts until the caller drops it.
+    // Every process that this one starts inherits it until the caller drops it.
     fcntl_setfd(&reader, FdFlags::empty())?;
     command.env(
         FROM,
@@ -70,7 +69,8 @@ pub fn pass_on(command: &mut Command, argv: &[OsString]) -> io::Result<Option<Ow
     Ok(Some(reader))
 }
 
-/// Returns the arguments as they may be seen, without the program's name, and the hidden ones as a pipe passes them on.
+/// Returns the redacted arguments, without the program's name, and the hidden ones in the form for
+/// the pipe.
 fn split(argv: &[OsString]) -> io::Result<(Vec<OsString>, Vec<u8>)> {
     let (mut shown, mut secret) = (Vec::new(), Vec::new());
     for (index, word) in argv.iter().enumerate().skip(1) {
@@ -91,9 +91,9 @@ fn split(argv: &[OsString]) -> io::Result<(Vec<OsString>, Vec<u8>)> {
     Ok((shown, secret))
 }
 
-/// Warns of passwords in the arguments of this process, once for each.
+/// Warns once for each password in the arguments of this process.
 pub fn warn() {
-    // Without a network nothing takes one.
+    // Without a network, no argument contains a password.
     if !cfg!(feature = "network") || std::env::var_os(FROM).is_some() {
         return;
     }
@@ -108,7 +108,7 @@ pub fn warn() {
     }
 }
 
-/// Returns an argument without the secret in it, or nothing for an argument that has none.
+/// Returns an argument without its secret, or `None` for an argument that has none.
 fn hidden(word: &OsStr) -> Option<OsString> {
     let text = word.to_string_lossy();
     let shown = without_secrets(&text);
@@ -128,7 +128,7 @@ fn inherited() -> Vec<(usize, OsString)> {
         return Vec::new();
     };
     let mut bytes = Vec::new();
-    // What an error leaves out is a missing argument, which the command line reports.
+    // After an error an argument is missing, which the command line reports.
     let _read = File::from(pipe).read_to_end(&mut bytes);
     decoded(&bytes)
 }

@@ -1,18 +1,18 @@
-//! A file with other bytes before the image: of mksquashfs -offset, or the runtime of an AppImage.
+//! A file with other bytes before the image, as with mksquashfs -offset or the runtime of an
+//! AppImage.
 
 use std::fs::File;
 use std::io::{self, Write};
 
 use forerun::build::ImageOutput;
 
-/// A file in which the image begins at an offset.
 pub struct Shifted<'f> {
     file: &'f mut File,
     offset: u64,
 }
 
 impl<'f> Shifted<'f> {
-    /// Creates the output. The file's position is at the offset.
+    /// Creates the output. The file's position must be at the offset.
     pub const fn new(file: &'f mut File, offset: u64) -> Self {
         Self { file, offset }
     }

@@ -3,10 +3,9 @@
 use bytesize::ByteSize;
 use indicatif::HumanCount;
 
-/// The texts that [`parse`] accepts, for messages.
 const EXPECTED: &str = "a number of bytes such as 4096, 0x1000, 64K, 8M or 1G";
 
-/// Parses a size as the mount options do, so that `--offset 1M` and `-o offset=1M` are the same place.
+/// Parses a size as the mount options do, so that `--offset 1M` and `-o offset=1M` are equal.
 pub fn parse(text: &str) -> Result<u64, String> {
     forerun_fuse::parse_size(text).ok_or_else(|| format!("not {EXPECTED}"))
 }
@@ -16,7 +15,7 @@ pub fn human(bytes: u64) -> String {
     ByteSize::b(bytes).display().iec().to_string()
 }
 
-/// Formats a size, as in `1.5 GiB (1610612736 bytes)`; small numbers as they are.
+/// Formats a size, as in `1.5 GiB (1610612736 bytes)`. Small sizes have no unit.
 pub fn exact(bytes: u64) -> String {
     match bytes {
         1 => "1 byte".to_string(),
@@ -30,7 +29,7 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(n), if n == 1 { one } else { many })
 }
 
-/// Returns the length of a list as a count.
+/// Converts the length of a list to a count.
 pub fn count_of(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }

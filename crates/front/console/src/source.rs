@@ -1,4 +1,4 @@
-//! From the name on the command line to an open image.
+//! Opens images that the command line names.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ use crate::size::{count_of, counted};
 use crate::target::refuse_filled_later;
 use crate::{confine, layer_count, names, partition, remote, size, spool, stdin};
 
-/// Returns the command that repairs a volume at this place of its file.
+/// Returns the command that repairs a volume at this offset.
 fn repair_command(options: &OpenOptions) -> String {
     let offset = (options.offset > 0).then(|| format!(" --offset {}", options.offset));
     let size = options.size.map(|size| format!(" --size {size}"));
@@ -37,20 +37,20 @@ fn repair_command(options: &OpenOptions) -> String {
 }
 
 impl Context {
-    /// Opens the image that the command line names, for a command that needs nothing else from now on:
-    /// the process enters its sandbox before it parses the image.
+    /// Opens the image that the command line names, for a command that needs nothing else: the
+    /// process enters its sandbox before it parses the image.
     pub fn open(&self, args: &ImageArgs) -> Result<Image> {
         let prepared = self.prepare(args)?;
         self.confine(&prepared.sandbox());
         self.open_prepared(prepared, None)
     }
 
-    /// Opens an image for a command that needs more than the image: mounts by the kernel.
+    /// Opens an image without entering the sandbox, for mounts by the kernel.
     pub fn open_unconfined(&self, args: &ImageArgs) -> Result<Image> {
         self.open_prepared(self.prepare(args)?, None)
     }
 
-    /// Opens the file of an image, and parses nothing.
+    /// Opens the file of an image without parsing it.
     pub fn prepare(&self, args: &ImageArgs) -> Result<PreparedImage> {
         prepare(self, args)
     }
@@ -69,22 +69,22 @@ impl Context {
     }
 }
 
-/// An image whose file is open. Nothing of it has been read but the bytes that tell its format, as far
-/// as the lock of a volume that changes needs them. An image at a server is not asked for yet: that
-/// starts threads.
+/// An image whose file is open. Only the bytes that identify its format were read, if the lock of a
+/// writable volume needs them. A server is not contacted yet, because that starts threads.
 pub struct PreparedImage {
     args: ImageArgs,
     options: OpenOptions,
     file: Option<Held<FileSource>>,
-    /// The sandbox in which the index of a compressed archive can be kept, and a container image on disk be read.
+    /// The sandbox rules for storing the index of a compressed archive, and for reading a container
+    /// image on disk.
     index: Option<Sandbox>,
-    /// The layers, where it is a stack of them: the lowest first.
+    /// The layers of a stack, lowest first.
     layers: Vec<PreparedImage>,
-    /// The container image on disk that it is. Its files are opened in the sandbox, since documents name them.
+    /// A container image on disk. Its files are opened in the sandbox, because documents name them.
     on_disk: Option<DiskImage>,
 }
 
-/// Opens the file of an image, or those of its layers, with errors that name them.
+/// Opens the file of an image or the files of its layers. Errors name the file.
 pub fn prepare(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     #[cfg(feature = "network")]
     if let Some(record) = &args.source.remote.record {
@@ -170,13 +170,13 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     })
 }
 
-/// Prepares a container image on disk: opens nothing of it.
+/// Prepares a container image on disk, without opening it.
 fn prepare_on_disk(args: &ImageArgs, image: DiskImage) -> PreparedImage {
     layer_count::allow_open_files();
     let mut options = args.open_options();
     options.remote = args.source.remote.options();
     options.spool = spool::prepare(None, &options);
-    // Root opens the files whatever their permissions are. Landlock keeps that to these.
+    // Root opens the files whatever their permissions are. Landlock limits the capability to them.
     let mut sandbox = Sandbox::new()
         .read(image.path())
         .keep(Capabilities::DAC_READ_SEARCH);
@@ -184,7 +184,7 @@ fn prepare_on_disk(args: &ImageArgs, image: DiskImage) -> PreparedImage {
         .remote
         .cache_dir()
         .map(|cache| KeptIndex::make_dir(&cache));
-    // Without a place for indexes, they are made again each time.
+    // Without a directory for indexes, they are made again each time.
     if let Some(Ok(dir)) = indexes {
         sandbox = sandbox.write_below(dir);
     }
@@ -210,7 +210,6 @@ fn from_disk(error: &forerun::Error, options: &OpenOptions) -> Failure {
     }
 }
 
-/// Prepares a file that is open already.
 pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImage> {
     let Some(file) = file else {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
@@ -231,17 +230,15 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImag
 }
 
 impl PreparedImage {
-    /// Returns its name in messages.
     pub fn name(&self) -> String {
         image_name(&self.args)
     }
 
-    /// Returns the sandbox for reading it from now on.
     pub fn sandbox(&self) -> Sandbox {
         self.with_index(confine::for_images(&self.args))
     }
 
-    /// Adds what keeping the indexes of compressed archives needs.
+    /// Adds the access that storing the indexes of compressed archives needs.
     pub fn with_index(&self, sandbox: Sandbox) -> Sandbox {
         let indexes = self
             .layers
@@ -251,7 +248,7 @@ impl PreparedImage {
         indexes.fold(sandbox, Sandbox::and)
     }
 
-    /// Opens the image, with errors that name it.
+    /// Opens the image. Errors name it.
     pub fn open(self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
         if !self.layers.is_empty() {
             return self.open_layers(context, events);
@@ -278,7 +275,6 @@ impl PreparedImage {
         })
     }
 
-    /// Opens the layers as one image. Errors name the layer.
     fn open_layers(self, context: &Context, events: Option<Arc<dyn EventSink>>) -> Result<Image> {
         let (mut layers, stack) = (Vec::new(), self.name());
         for layer in self.layers {
@@ -294,8 +290,8 @@ impl PreparedImage {
         merge(context, &stack, layers, self.options, events)
     }
 
-    /// Returns the file, or the image at a server, and the options with the place of the image in it. A container
-    /// image is refused: it has several.
+    /// Returns the file or remote image, and the options with the offset of the image. A container
+    /// image is refused, because it has several.
     pub fn into_source(self, context: &Context) -> Result<(Arc<dyn ReadAt>, OpenOptions)> {
         let name = self.name();
         match self.sources(context)? {
@@ -335,7 +331,7 @@ impl PreparedImage {
     }
 }
 
-/// Opens what is at a server.
+/// Opens a remote image, or the layers of one.
 #[cfg(feature = "network")]
 fn at_server(
     context: &Context,
@@ -359,14 +355,13 @@ fn at_server(
     Ok(Sources::Image(source, options))
 }
 
-/// The bytes of an image, and the options with its place in them.
+/// The bytes of an image, and the options with its offset.
 enum Sources {
     Image(Arc<dyn ReadAt>, OpenOptions),
-    /// The layers of a container image, the lowest first.
+    /// The layers of a container image, lowest first.
     Layers(Vec<LayerSource>, OpenOptions),
 }
 
-/// Opens layers as one image.
 fn merge(
     context: &Context,
     name: &str,
@@ -389,7 +384,7 @@ fn merge(
     })
 }
 
-/// Has requests for images at servers reported as well.
+/// Reports requests for remote images to `events` too.
 fn observe_remotes(context: &Context, events: Option<&Arc<dyn EventSink>>) {
     if let Some(events) = events {
         // Its clock starts with that of the image.
@@ -410,7 +405,6 @@ fn open_file(path: &Path) -> Result<FileSource> {
     FileSource::from_file(file).map_err(|error| Failure::source(&error))
 }
 
-/// Returns the failure for a file that cannot be opened.
 pub fn cannot_open(path: &Path, error: &io::Error) -> Failure {
     let failure = Failure::source(error);
     match error.kind() {
@@ -441,7 +435,7 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
     Err(Failure::usage(format!("{what} past the end at {len}")))
 }
 
-/// Adds advice to the failure of a file that is no image.
+/// Adds advice to the failure of a file without a known format.
 fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Failure {
     if forerun::unstable::repair::recognises(source, options) {
         return failure.hint(format!(
@@ -453,7 +447,7 @@ fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) ->
     if failure.hint.is_some() || !is_whole || source.len() < SMALLEST {
         return failure;
     }
-    // A table that is damaged has no partition to open.
+    // A damaged table has no partition to open.
     let table = partition_table(&**source).ok().flatten();
     if let Some(table) = table.filter(|table| !table.partitions.is_empty()) {
         let partitions = partition::listed(&table);
@@ -465,16 +459,17 @@ fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) ->
         return failure.hint("leave --format out to have the format found by content");
     }
     match forerun::unstable::contents(&**source) {
-        // Another filesystem, which the message names.
+        // The message names the other filesystem.
         Ok(Some(_)) => failure,
         Ok(None) | Err(_) => failure.hint("forerun scan IMAGE looks for images inside it"),
     }
 }
 
-/// Bytes that a file has at the least if there is an image inside.
+/// A shorter file contains no image.
 const SMALLEST: u64 = 512;
 
-/// Returns the failure for an image that cannot be opened: nothing can be listed or checked then.
+/// Returns the failure for an image that cannot be opened, so that nothing can be listed or
+/// checked.
 pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
     let failure = Failure::from(error.clone());
     let asked = options.format.as_deref();

@@ -1,6 +1,6 @@
-//! Files that opening a compressed archive takes beside the archive: a temporary one, if it is decompressed whole,
-//! and the index that an earlier opening kept. Both are opened before the process enters its sandbox, where it can
-//! open nothing.
+//! Files besides a compressed archive that opening it needs: a temporary one, if it is decompressed
+//! whole, and the index that an earlier opening stored. Both are opened before the process enters
+//! its sandbox, in which it can open nothing.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,8 +13,6 @@ use forerun::vfs::MakeSpool;
 use forerun::{OpenOptions, ReadAt};
 use forerun_sandbox::Sandbox;
 
-/// A file that was made beforehand, or why it could not be. All layers of an image share it: each writes behind
-/// the one before.
 struct Made(io::Result<File>);
 
 impl MakeSpool for Made {
@@ -26,15 +24,15 @@ impl MakeSpool for Made {
     }
 }
 
-/// Makes the temporary file for the image in `file`, if it may need one. An image at a server is not asked yet, so
-/// it gets one.
+/// Creates the temporary file for the image in `file` if it may need one. A remote image gets one,
+/// because its server was not contacted yet.
 pub fn prepare(file: Option<&dyn ReadAt>, options: &OpenOptions) -> Option<Arc<dyn MakeSpool>> {
     let is_needed = file.is_none_or(|file| spool::may_be_needed(file, options));
     is_needed.then(|| -> Arc<dyn MakeSpool> { Arc::new(Made(spool_file())) })
 }
 
-/// Opens the kept index of the archive in the file at `path`, or a place for one, below the directory `cache`.
-/// Without one the archive is read again each time, so a failure is only logged.
+/// Opens the stored index of the archive at `path`, or creates one, below the directory `cache`.
+/// Without an index the archive is read again each time, so a failure is only logged.
 pub fn open_index(
     cache: Option<PathBuf>,
     path: &Path,

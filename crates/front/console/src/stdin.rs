@@ -1,7 +1,7 @@
-//! The image or the archive on standard input.
+//! The image or archive on standard input.
 //!
-//! Images need random access. Standard input has it where it is a redirected file or device; a
-//! pipe is copied to a temporary file without a name first, which vanishes with the process.
+//! Images need random access, which a redirected file or device has. A pipe is first copied to an
+//! unnamed temporary file, which vanishes with the process.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -30,7 +30,7 @@ pub fn open(context: &Context) -> Result<FileSource> {
     if !kind.is_file() && !kind.is_block_device() {
         return copied(context, inherited);
     }
-    // A lock on the description that was inherited would stay with the caller.
+    // Opened again, because a lock on the inherited description would stay with the caller.
     let file = File::open("/proc/self/fd/0").unwrap_or(inherited);
     FileSource::from_file(file).map_err(failed)
 }
@@ -54,7 +54,7 @@ fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
     FileSource::from_file(copy).map_err(failed)
 }
 
-/// Opens a tar archive; standard input for `-`.
+/// Opens a tar archive. `-` is standard input.
 pub fn open_tar(input: &Path) -> Result<TarInput> {
     let failed = |error: io::Error| Failure::source(&error).of(input_name(input));
     let file = if is_stdin(input) {
@@ -74,7 +74,6 @@ pub fn open_tar(input: &Path) -> Result<TarInput> {
     })
 }
 
-/// Returns the name of an input in messages.
 pub fn input_name(input: &Path) -> String {
     if is_stdin(input) {
         "standard input".to_string()

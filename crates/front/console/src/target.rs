@@ -1,6 +1,6 @@
-//! A file to be written whole or not at all.
+//! A file that is written whole or not at all.
 //!
-//! What is written goes to a hidden file beside the final name, which it gets once everything is
+//! Data goes to a hidden file in the same directory, which gets the final name once everything is
 //! written and on disk. A failure, Ctrl-C or a power cut leaves the old file, or none.
 
 use std::fs::{File, Metadata, Permissions};
@@ -20,18 +20,16 @@ use crate::interrupt::OnInterrupt;
 use crate::output;
 use crate::shifted::Shifted;
 
-/// Where a command's product goes.
 pub struct Target {
-    /// Its name in messages.
     pub name: String,
     file: File,
     kind: Kind,
-    /// Bytes before the product.
+    /// Bytes before the output.
     front: Vec<u8>,
 }
 
 enum Kind {
-    /// Standard output, or a device: written as it comes.
+    /// Standard output or a device, which is written directly.
     Direct,
     File {
         path: PathBuf,
@@ -42,9 +40,8 @@ enum Kind {
 }
 
 impl Target {
-    /// Opens `path`, or standard output for `-`, which must not be a terminal; `what` is written.
-    /// A file that is there already is replaced only with `force`, a block device is written only
-    /// with `force`.
+    /// Opens `path`, or standard output for `-`, which must not be a terminal. `what` names the
+    /// output. An existing file is replaced, and a block device written, only with `force`.
     pub fn create(path: &Path, force: bool, what: &str) -> Result<Self> {
         if is_stdin(path) {
             output::refuse_terminal(what, "name a file, or redirect: ... > FILE")?;
@@ -66,12 +63,11 @@ impl Target {
         })
     }
 
-    /// Returns the file to write to.
     pub const fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Writes bytes before the product, which begins behind them. The readers of the file may run it.
+    /// Writes bytes before the output, which starts after them. Readers of the file may execute it.
     pub fn begin_program(&mut self, front: Vec<u8>) -> Result<()> {
         self.front = front;
         let begun = self.file.write_all(&self.front).and_then(|()| {
@@ -82,13 +78,13 @@ impl Target {
         begun.map_err(|error| self.failed(&error))
     }
 
-    /// Returns the output of an image, behind what was written before it.
+    /// Returns the writer of an image, which starts after the bytes before it.
     pub fn image(&mut self) -> Shifted<'_> {
         let offset = crate::size::count_of(self.front.len());
         Shifted::new(&mut self.file, offset)
     }
 
-    /// Adds to `sandbox` what giving the file its name takes.
+    /// Adds the access that renaming the file needs.
     pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
         match &self.kind {
             Kind::Direct => sandbox,
@@ -96,8 +92,8 @@ impl Target {
         }
     }
 
-    /// Returns whether bytes that were written can be written over. Not those of standard output: it may be
-    /// a pipe, and a file there may be appended to.
+    /// Returns whether written bytes can be overwritten. Standard output may be a pipe or appended
+    /// to, so it cannot.
     pub fn rewrites(&self) -> bool {
         let is_block_device = |metadata: &Metadata| metadata.file_type().is_block_device();
         match &self.kind {
@@ -109,8 +105,7 @@ impl Target {
         }
     }
 
-    /// Takes back what was written. Returns whether that is possible: it is not where another program may
-    /// have read it.
+    /// Discards everything written. Returns false if another program may already have read it.
     pub fn begin_anew(&mut self) -> bool {
         match &self.kind {
             Kind::File { .. } => {
@@ -122,12 +117,11 @@ impl Target {
         }
     }
 
-    /// Creates the failure of a write, with the name of the file.
     pub fn failed(&self, error: &io::Error) -> Failure {
         Failure::output(error).of(&self.name)
     }
 
-    /// Gives the file its name: everything was written.
+    /// Gives the file its name, after everything was written.
     pub fn commit(mut self) -> Result<()> {
         let failed = |error: &io::Error| Failure::output(error).of(&self.name);
         self.file.flush().map_err(|error| failed(&error))?;
@@ -163,7 +157,7 @@ impl Target {
                 if !force {
                     return Err(exists());
                 }
-                // Of a link, what it leads to is replaced, as a plain write would.
+                // For a link, replaces its target, as a plain write would.
                 let path = path.canonicalize().map_err(failed)?;
                 Self::beside(&path, true, Some(metadata.mode()))
             }
@@ -220,7 +214,7 @@ impl Target {
     }
 }
 
-/// Opens a file for an output that is written as it comes. Refuses a file that holds something.
+/// Opens a file for an output that is written directly. Refuses a file that is not empty.
 pub fn open_empty(path: &Path) -> Result<File> {
     let failed = |error: io::Error| Failure::output(&error).of(path.display());
     let file = OutputFile::Append.open(path).map_err(failed)?;
@@ -228,11 +222,11 @@ pub fn open_empty(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Refuses a file that holds something, for an output that is written at the end.
+/// Refuses a file that is not empty, for an output that is written at the end.
 pub fn refuse_filled_later(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(metadata) => refuse_filled(path, &metadata),
-        // What else stands in the way is reported when it is opened.
+        // Opening it reports other obstacles.
         Err(_) => Ok(()),
     }
 }
@@ -250,7 +244,7 @@ fn exists() -> Failure {
     Failure::new(Exit::Output, "exists", "exists already").hint("--force replaces it")
 }
 
-/// Returns whether two names are one file. False where either is not there.
+/// Returns whether two names refer to the same file. Returns false if one does not exist.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     match (a.metadata(), b.metadata()) {
         (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),

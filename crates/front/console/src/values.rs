@@ -1,8 +1,8 @@
-//! Values of options and of the environment that several commands take.
+//! Values of options and of the environment that several commands use.
 
 use crate::error::{Failure, Result};
 
-/// Reads the latest time that the output may have, where the environment sets one.
+/// Reads the latest time that the output may contain, if the environment sets one.
 pub fn source_date_epoch() -> Result<Option<i64>> {
     let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else {
         return Ok(None);
@@ -27,7 +27,7 @@ pub fn parse_uuid(text: &str) -> std::result::Result<[u8; 16], String> {
     }
     let digits = text.replace('-', "");
     let number = u128::from_str_radix(&digits, 16).map_err(|_| bad())?;
-    // A sign is no digit.
+    // A sign is not a digit.
     if digits.starts_with('+') {
         return Err(bad());
     }

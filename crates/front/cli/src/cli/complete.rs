@@ -1,7 +1,7 @@
-//! `forerun __complete`: the paths in an image with which a command line may go on.
+//! `forerun __complete`: completes paths in an image on a command line.
 //!
-//! The scripts of `forerun completions` call this while a user types, so it prints nothing but candidates,
-//! asks no server, waits for no lock, and reads one directory.
+//! The scripts of `forerun completions` call this while a user types. It prints nothing but
+//! candidates, contacts no server, waits for no lock, and reads a single directory.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -20,10 +20,11 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::{layers, remote};
 
-/// Candidates that are printed at most: a shell shows no more than some hundreds.
+/// Most candidates printed. A shell shows no more than a few hundred.
 const MOST: usize = 10_000;
 
-/// Runs it. Ends with status 2 where the last word is no path in an image that can be opened.
+/// Prints the candidates. Exits with status 2 if the last word is not a path in an image that can
+/// be opened.
 pub fn run(_: &Context, args: &CompleteArgs) -> Result {
     let Some((typed, image)) = args.words.split_last().and_then(|(typed, before)| {
         let image = image_of(before)?;
@@ -44,10 +45,10 @@ pub fn run(_: &Context, args: &CompleteArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Returns the image whose paths may follow these words. Nothing where another kind of word follows, or
-/// the image is not a local file.
+/// Returns the image whose paths may follow these words. Returns `None` if another kind of word
+/// follows, or the image is not a local file.
 fn image_of(before: &[OsString]) -> Option<ImageArgs> {
-    // No argument of a process can hold a zero byte, so no option has this value by chance.
+    // No argument of a process can contain a zero byte, so no option has this value by chance.
     let path = OsString::from_vec(b"\0".to_vec());
     let program = OsString::from("forerun");
     let line = [&program].into_iter().chain(before).chain([&path]);
@@ -68,8 +69,8 @@ fn image_of(before: &[OsString]) -> Option<ImageArgs> {
     (last == Some(path) && is_local).then_some(image)
 }
 
-/// Returns the entries of the directory that `typed` names up to its last slash, whose names begin as the
-/// rest does: each on a line, as the user began to type it, directories with a slash at the end.
+/// Returns the entries that complete `typed`, one per line, as the user began to type them.
+/// Directories end with a slash.
 fn candidates(reader: &Reader, typed: &[u8]) -> Vec<u8> {
     let split = typed.iter().rposition(|&byte| byte == b'/');
     let (parent, begin) = typed.split_at(split.map_or(0, |slash| slash + 1));
@@ -79,7 +80,7 @@ fn candidates(reader: &Reader, typed: &[u8]) -> Vec<u8> {
         return lines;
     };
     let mut found = 0;
-    // Where the listing is damaged, the entries before the damage are offered.
+    // If the listing is damaged, the entries before the damage are offered.
     let _as_far_as_it_goes = fs.read_dir(dir, DirCursor::START, &mut |entry| {
         // A line break in a name would end the candidate.
         let is_shown =

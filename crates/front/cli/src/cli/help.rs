@@ -1,8 +1,8 @@
-//! The help of the command line: what `--help` shows of it.
+//! The help of the command line.
 //!
-//! `-h` and `--help` fit on a screen: they show what most users need. `--help-all` shows each option. An
-//! option belongs to `--help-all` if its definition hides it, or has a heading that is not in [`SHORT`]:
-//! those are about caches, servers, limits, messages, or one format only.
+//! `-h` and `--help` fit on a screen: they show what most users need. `--help-all` shows every
+//! option. An option is shown only by `--help-all` if its definition hides it, or if its heading is
+//! not in [`SHORT`]: such headings are about caches, servers, limits, messages, or a single format.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
@@ -18,7 +18,7 @@ const SHORT: [&str; 5] = [
     "Repair",
 ];
 
-/// Returns the definition of the command line, with the options of the help.
+/// Returns the definition of the command line with its help options.
 pub fn command() -> Command {
     let main = Cli::command();
     let global: Vec<_> = main
@@ -29,10 +29,10 @@ pub fn command() -> Command {
     with_help(main.mut_subcommands(|command| shortened(command, &global)))
 }
 
-/// Commands that share the arguments of an image and take one: they refuse layers, so their help has none.
+/// Commands that share the arguments for images but refuse layers, so their help omits layers.
 const OF_ONE_IMAGE: [&str; 2] = ["label", "map"];
 
-/// Moves what does not belong to the short help of `command` to the long one, and adds `global`.
+/// Hides the less used options of `command` from the short help, and adds `global`.
 fn shortened(command: Command, global: &[Arg]) -> Command {
     let command = if OF_ONE_IMAGE.contains(&command.get_name()) {
         command.mut_arg(LAYERS, |arg| arg.hide(true))
@@ -49,7 +49,7 @@ fn shortened(command: Command, global: &[Arg]) -> Command {
     with_help(command)
 }
 
-/// Adds the options that print the help. `-h` is one of them, unless the command has another use for it.
+/// Adds the options that print the help. `-h` is one of them, unless the command uses it otherwise.
 fn with_help(command: Command) -> Command {
     let is_taken = command
         .get_arguments()
@@ -73,7 +73,7 @@ fn with_help(command: Command) -> Command {
 mod tests {
     use super::*;
 
-    /// Checks the long help of a command and of those below it.
+    /// Checks the long help of a command and its subcommands.
     fn check(mut command: Command) {
         let help = command.render_long_help().to_string();
         for word in ["://", "at servers", "at a server", "registr"] {
@@ -118,7 +118,7 @@ mod definitions {
             .for_each(check_texts);
     }
 
-    /// Returns the calls of forerun in a line of examples. A comment is behind three blanks.
+    /// Returns the calls of forerun in a line of examples. Three blanks separate a comment.
     fn calls(line: &str) -> Vec<Vec<OsString>> {
         let line = line.trim_start().split("   ").next().unwrap_or_default();
         let parts = line.split(['|', ';', '>', '<', '(', ')']).map(str::trim);

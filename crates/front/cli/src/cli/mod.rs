@@ -1,5 +1,5 @@
-//! The command line: the program and its commands. The man pages and completions are made from these
-//! definitions too, so a doc comment here is documentation.
+//! The command line: the program and its commands. The man pages and completions are made from
+//! these definitions too, so a doc comment here is documentation for users.
 
 mod complete;
 pub mod help;
@@ -36,7 +36,7 @@ use crate::mount::{self, MountArgs};
 use crate::run::{self, RunArgs};
 use crate::umount::{self, UmountArgs};
 
-/// The version, as `--version` prints it behind the name.
+/// The version, as `--version` prints it after the name.
 const VERSION: &str = if cfg!(feature = "network") {
     env!("CARGO_PKG_VERSION")
 } else {
@@ -69,11 +69,10 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Defines the commands: the name, the type of the arguments, and what runs it.
+/// Defines the commands: the name, the type of the arguments, and the function to run.
 macro_rules! commands {
     ($($(#[$attr:meta])* $name:literal $variant:ident($args:ty) => $run:expr;)*) => {
-        /// A command with its arguments.
-        // There is one of it in a run.
+        // A run has only one command.
         #[allow(clippy::large_enum_variant)]
         #[derive(Debug)]
         pub enum Command {
@@ -125,8 +124,9 @@ macro_rules! commands {
             }
         }
 
-        /// Returns the definition of the command line without its help. The arguments of a command are defined when that
-        /// is parsed: those of all take longer to define than most commands to run.
+        /// Returns the definition of the command line without its help. The arguments of a command
+        /// are defined only when it is parsed: defining those of all commands takes longer than
+        /// most commands run.
         pub fn without_help() -> clap::Command {
             let main = clap::Command::new("forerun")
                 .version(VERSION)
@@ -141,7 +141,7 @@ macro_rules! commands {
     };
 }
 
-/// Begins the definition of a command.
+/// Starts the definition of a command.
 fn named(name: &'static str) -> clap::Command {
     clap::Command::new(name).hide(name == "man" || name.starts_with("__"))
 }
@@ -185,7 +185,7 @@ commands! {
     "completions" Completions(CompletionsArgs) => |context, args| {
         commands::completions::run(context, args, help::command())
     };
-    // Was replaced by the command line that prints it.
+    // The command line of `help` is replaced before it is run.
     "help" Help(HelpArgs) => |_, _| Ok(Exit::Ok);
     "man" Man(ManArgs) => |context, args| commands::man::run(context, args, help::command());
     "__complete" Complete(CompleteArgs) => complete::run;

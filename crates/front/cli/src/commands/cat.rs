@@ -1,7 +1,7 @@
-//! `forerun cat`: files to standard output.
+//! `forerun cat`: writes files to standard output.
 //!
-//! A damaged file is written up to the damage, and the error with its position follows: a user who
-//! rescues data wants every byte of it.
+//! A damaged file is written up to the damage, followed by an error with the position, because a
+//! user who rescues data wants every byte.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::output;
 
 /// Bytes of one read and write.
 const CHUNK: usize = 1 << 20;
-/// Finest step to find where a damaged place begins.
+/// Smallest read, to find where damage starts.
 const FINEST: usize = 512;
 
 /// Write files of an image to standard output
@@ -101,7 +101,6 @@ pub fn run(context: &Context, args: &CatArgs) -> Result {
     Ok(exit)
 }
 
-/// The files of one run, one after the other.
 struct Cat<'c> {
     reader: &'c Reader,
     out: File,
@@ -110,7 +109,7 @@ struct Cat<'c> {
 }
 
 impl Cat<'_> {
-    /// Writes a file. A failure of the output has a subject.
+    /// Writes a file. Errors of the output name it as their subject.
     fn file(&mut self, path: &[u8]) -> Result<()> {
         let fs = self.reader.fs();
         let node = resolve(fs, path, FollowLast::Yes, self.reader.limits())?;
@@ -147,7 +146,7 @@ fn copy(reader: &Reader, node: NodeId, out: &mut File) -> Result<()> {
     loop {
         let data = match reader.read(node, offset, chunk) {
             Ok(data) => data,
-            // Halved until what is readable before the damage has been written.
+            // Halves the read until everything readable before the damage has been written.
             Err(_) if chunk > FINEST => {
                 chunk /= 2;
                 continue;

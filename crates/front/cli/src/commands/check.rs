@@ -1,4 +1,4 @@
-//! `forerun check`: is the image whole?
+//! `forerun check`: reports whether an image is intact.
 
 use std::path::{Path, PathBuf};
 
@@ -132,7 +132,7 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
         };
     }
     let mut image_args = args.image.clone();
-    // Objects that are not compared with their digests are read in vain.
+    // Reading objects finds damage only if they are compared with their digests.
     image_args.source.store.verity.get_or_insert(VerityMode::On);
     let prepared = context.prepare(&image_args)?;
     let mut target = report_target(args)?;
@@ -184,7 +184,7 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result {
     })
 }
 
-/// Opens the file of the report, before the rights to do so are given up.
+/// Opens the file of the report before the process is confined.
 fn report_target(args: &CheckArgs) -> Result<Option<Target>> {
     let Some(path) = &args.report else {
         return Ok(None);
@@ -205,7 +205,6 @@ fn report_target(args: &CheckArgs) -> Result<Option<Target>> {
     Target::create(Path::new(path), args.force, "a report").map(Some)
 }
 
-/// Prints a finding as text.
 fn say(out: &mut Output, finding: Finding) -> Result<()> {
     let severity = if finding.fatal { "error" } else { "warning" };
     let path = match &finding.path {
@@ -214,7 +213,7 @@ fn say(out: &mut Output, finding: Finding) -> Result<()> {
     };
     let failure = Failure::from(finding.error);
     out.line(format!("{severity}: {path}{}", printable(&failure.message)))?;
-    // A person sees each finding as it comes; above the progress bar, not in it.
+    // A person sees each finding at once, above the progress bar.
     if out.is_terminal {
         out.finish()
     } else {
@@ -222,7 +221,7 @@ fn say(out: &mut Output, finding: Finding) -> Result<()> {
     }
 }
 
-/// The findings as JSON, written as they come.
+/// The findings as JSON, written as they are found.
 struct Document {
     out: Output,
     findings: JsonArray,
@@ -264,8 +263,8 @@ impl Document {
     }
 }
 
-/// Checks, and passes each finding to `show`. If that fails, the output has failed, and no more
-/// findings are passed.
+/// Checks the image, and passes each finding to `show`. After an error of `show`, the output has
+/// failed, so no more findings are passed.
 fn look(
     context: &Context,
     args: &CheckArgs,
@@ -273,7 +272,8 @@ fn look(
     show: &mut dyn FnMut(Finding) -> Result<()>,
 ) -> Result<CheckSummary> {
     let options = CheckOptions { quick: args.quick };
-    // What the files have in all is known at the end; the length of the image is that of compressed data.
+    // The total size of the files is known only at the end, and the length of the image counts
+    // compressed data.
     let progress = Progress::new(context, "checking", 0);
     let mut shown = Ok(());
     let summary = check(image.reader(), options, &progress, &mut |finding| {

@@ -1,4 +1,4 @@
-//! `forerun convert`: an image of one format from an image of another.
+//! `forerun convert`: makes an image of one format from an image of another.
 
 use std::path::{Path, PathBuf};
 
@@ -141,8 +141,9 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     Ok(exit.and(made))
 }
 
-/// Returns half of the usual cache where memory is scarce: the tables of the tree and the writer are
-/// in memory besides. With 83,000 entries and 128 MiB the whole process then takes 94 MiB, not 102.
+/// Returns half of the usual cache size if memory is scarce, because the tables of the tree and of
+/// the writer are in memory too. With 83,000 entries and 128 MiB, the whole process then takes 94
+/// MiB instead of 102.
 fn default_cache() -> u64 {
     const CACHE: u64 = 256 << 20;
     MemoryLimit::of_process().eighth(2 * CACHE) / 2

@@ -1,5 +1,5 @@
-//! `forerun dump`: the structures of an image in its format's own terms, for finding the cause of a
-//! problem. The text is stable for a given image, so that it can be compared with diff(1).
+//! `forerun dump`: the structures of an image in its format's own terms, for diagnosis. The text is
+//! stable for a given image, so that diff(1) can compare it.
 
 use std::ffi::OsString;
 

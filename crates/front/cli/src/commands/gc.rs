@@ -1,4 +1,4 @@
-//! `forerun gc`: removes objects that no image refers to.
+//! `forerun gc`: removes objects to which no image refers.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `forerun help`: another way to write `--help`.
+//! `forerun help`: equivalent to `--help`.
 
 use clap::Args;
 
@@ -15,7 +15,6 @@ pub struct HelpArgs {
 }
 
 impl HelpArgs {
-    /// Returns the command line that prints this help.
     pub fn command_line(&self) -> Vec<String> {
         let words = self.command.iter().map(String::as_str);
         let line = ["forerun"].into_iter().chain(words).chain(["--help"]);

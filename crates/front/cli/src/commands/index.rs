@@ -1,4 +1,4 @@
-//! `forerun index`: the indexes of the layers of a container image, for other machines.
+//! `forerun index`: indexes of a container image's layers, for other machines.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -72,13 +72,13 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
         Prefetch::List(path) => access_lists(path).map_err(|error| remote::failure(&error))?,
         Prefetch::None | Prefetch::All => Vec::new(),
     };
-    // Opening it makes the indexes, and opening it again finds them.
+    // Opening the image makes the indexes; opening it again finds them.
     drop(context.open_prepared(prepared, None)?);
     let opened = fetch::open_all(context, &reference, &args.image.source.remote)?;
     let Opened::Layers(layers) = opened else {
         return Err(not_in_registry());
     };
-    // A list is recorded for each layer, also for one that nothing was read of.
+    // A list is recorded for each layer, even if nothing of it was read.
     let of_image = |list: &AccessList| {
         let mut layers = layers.iter();
         list.chunks() > 0 && layers.any(|layer| layer.identity().to_string() == list.identity)
@@ -110,7 +110,7 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Refuses options that no index can be made with.
+/// Refuses options with which no index can be made.
 fn refuse(args: &IndexArgs) -> Result<()> {
     let source = &args.image.source.remote;
     let reason = if source.layer_index.is_some() || source.referrers {
@@ -123,14 +123,12 @@ fn refuse(args: &IndexArgs) -> Result<()> {
     Err(Failure::usage(reason))
 }
 
-/// Indexes and access lists.
 struct ImageIndexes {
     index: ImageIndex,
     lists: Vec<AccessList>,
 }
 
 impl ImageIndexes {
-    /// Writes the indexes, and returns the number of bytes.
     fn write(&self, mut target: Target) -> Result<usize> {
         let bytes = self.index.encode();
         let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
@@ -140,7 +138,6 @@ impl ImageIndexes {
         Ok(bytes.len())
     }
 
-    /// Stores them beside the image.
     fn push(self, context: &Context, reference: &Reference, options: &RemoteOptions) -> Result<()> {
         let (layers, lists) = (self.index.layers.len(), self.lists.len());
         let sidecar = Sidecar {

@@ -1,4 +1,5 @@
-//! `forerun info`: the facts about an image as a whole. Cheap: reads what opening it reads.
+//! `forerun info`: facts about an image as a whole. Cheap, because it reads only what opening the
+//! image reads.
 
 use clap::Args;
 use forerun::Image;
@@ -40,7 +41,8 @@ pub fn run(context: &Context, args: &InfoArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Computes the digest of an image that has one. An image at a server would be fetched for it.
+/// Computes the digest of an image whose format has one. Not for remote images, which would have to
+/// be fetched.
 fn digest(args: &InfoArgs, name: &str, image: &Image) -> Result<Option<String>> {
     if args
         .image
@@ -55,7 +57,7 @@ fn digest(args: &InfoArgs, name: &str, image: &Image) -> Result<Option<String>> 
         .map_err(|error| Failure::from(error).of(name))
 }
 
-/// Returns a time in seconds since the epoch as RFC 3339 has it, in UTC. Nothing beyond the year 9999.
+/// Formats seconds since the epoch as RFC 3339 in UTC. Returns `None` beyond the year 9999.
 fn date(seconds: i64) -> Option<String> {
     let time = jiff::Timestamp::from_second(seconds).ok()?;
     Some(time.to_string())

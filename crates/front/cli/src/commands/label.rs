@@ -1,4 +1,4 @@
-//! `forerun label`: the name of a volume, shown or changed.
+//! `forerun label`: shows or changes the name of a volume.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `forerun map`: what each part of an image holds, and which files take the room.
+//! `forerun map`: shows what each part of an image contains, and which files take the space.
 
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub fn run(context: &Context, args: &MapArgs) -> Result {
     let path = args.html.as_deref().or(args.svg.as_deref());
     layers::refuse(&args.image.layers, "a map")?;
     let mut named = args.image.clone();
-    // Readahead would fetch data beside the metadata.
+    // Readahead would fetch data along with the metadata.
     named.source.remote.fetch_nothing_ahead();
     let prepared = context.prepare(&named)?;
     let target = picture::target(path, args.force, "a picture")?;
@@ -60,7 +60,7 @@ pub fn run(context: &Context, args: &MapArgs) -> Result {
     let name = image_name(&args.image);
     let mut failures = Vec::new();
     let survey = ImageMap::survey(image.reader(), &mut |path, error| {
-        // The first ones say enough of a tree that is damaged all over.
+        // If a tree is damaged throughout, the first errors suffice.
         if failures.len() < MOST_FAILURES {
             failures.push(Failure::from(error).of(&name).at(&path));
         }
@@ -85,7 +85,7 @@ pub fn run(context: &Context, args: &MapArgs) -> Result {
     Ok(exit)
 }
 
-/// Files and directories that are named if they cannot be looked at.
+/// Largest number of reported files and directories that cannot be read.
 const MOST_FAILURES: usize = 100;
 
 fn print(context: &Context, map: &ImageMap) -> Result<()> {
@@ -176,7 +176,6 @@ fn trimmed(table: &Table) -> String {
     lines.collect()
 }
 
-/// Returns the table of the parts of the image.
 fn kinds(map: &ImageMap) -> Table {
     let mut table = table(&["part", "bytes", "share"], &[1, 2]);
     let kinds = map.kinds();
@@ -203,7 +202,7 @@ fn kinds(map: &ImageMap) -> Table {
     table
 }
 
-/// Returns the table of the directories in the root, if there is anything in them.
+/// Returns the table of the root's directories, or `None` if they are empty.
 fn directories(map: &ImageMap) -> Option<Table> {
     if map.total().files == 0 {
         return None;
@@ -228,13 +227,13 @@ fn directories(map: &ImageMap) -> Option<Table> {
     Some(table)
 }
 
-/// Returns `bytes` as a share of the bytes of files, holes aside.
+/// Formats `bytes` as a share of the files' bytes without holes.
 fn percent(sums: &Sums, bytes: u64) -> Option<String> {
     let len = sums.size.saturating_sub(sums.holes);
     (len > 0).then(|| share(bytes, len))
 }
 
-/// Returns a share of the whole with one decimal.
+/// Formats a share of the whole with one decimal.
 fn share(part: u64, whole: u64) -> String {
     let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
     format!("{}.{} %", tenths / 10, tenths % 10)

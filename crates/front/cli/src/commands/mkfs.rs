@@ -1,7 +1,7 @@
-//! `forerun mkfs`: an empty volume, on a block device or in a file.
+//! `forerun mkfs`: makes an empty volume on a block device or in a file.
 //!
-//! `pack` replaces an output when it is told to, whatever it is. This command looks at what would be
-//! lost first. A device is locked while it is written, as by every writer of a volume.
+//! Unlike `pack --force`, which replaces any output, this command first checks what would be lost.
+//! It locks a device while writing it, as every writer of a volume does.
 
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -90,7 +90,7 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result {
     }
 }
 
-/// Opens what is there for writing, with the lock of a writer, and looks at what it holds.
+/// Opens the existing output for writing, with a writer's lock, and checks its contents.
 fn open(args: &MkfsArgs) -> Result<locks::Held<FileDevice>> {
     let path = &args.output;
     let failed = |error: forerun::vfs::Error| match error {
@@ -110,7 +110,7 @@ fn open(args: &MkfsArgs) -> Result<locks::Held<FileDevice>> {
     }
 }
 
-/// Makes the volume in a file, which is replaced when all of it is written.
+/// Makes the volume in a new file, which replaces the old one when it is complete.
 fn in_file(context: &Context, args: &MkfsArgs, len: Option<u64>) -> Result {
     let size = match args.size.or(len.filter(|&len| len > 0)) {
         Some(size) => size,
@@ -166,8 +166,8 @@ fn writer(args: &MkfsArgs, size: u64, sector: u32) -> Result<Writer> {
     Ok(Writer::Exfat(options))
 }
 
-/// Returns a serial number that two volumes hardly share. Contents tell volumes apart for `pack`, but not
-/// empty ones.
+/// Returns a serial number that two volumes are unlikely to share. `pack` derives it from the
+/// contents, but empty volumes have none.
 fn serial_of_now() -> Option<u32> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let seconds = u32::try_from(since.as_secs() & u64::from(u32::MAX)).ok()?;
@@ -184,16 +184,15 @@ fn write(context: &Context, writer: &Writer, out: &mut dyn ImageOutput) -> Resul
     })
 }
 
-/// A device that gets a volume. Zeros at the end of the volume are free space, of which only the part is
-/// written that may belong to a cluster in use.
+/// A device to which a volume is written. Zeros at the end of the volume are free space, so only
+/// the part that may belong to a used cluster is written.
 struct DeviceOutput<'d> {
     device: &'d dyn BlockDevice,
     position: u64,
-    /// Zeros at the position that are not written yet.
+    /// Zeros before the position that are not yet written.
     zeros: u64,
 }
 
-/// The longest cluster of exFAT.
 const MAX_CLUSTER: u64 = 32 << 20;
 
 impl DeviceOutput<'_> {

@@ -1,4 +1,4 @@
-//! One file per subcommand: its arguments, and what it does with them.
+//! One file per command: its arguments and its implementation.
 
 #[cfg(feature = "measure")]
 pub mod bench;

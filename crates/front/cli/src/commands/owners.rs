@@ -1,4 +1,4 @@
-//! New owners for files: the same arguments for `extract`, `tar`, `pack` and `convert`.
+//! New owners of files: the same arguments for `extract`, `tar`, `pack` and `convert`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Where the picture of a command goes: a file of its own, written whole or not at all.
+//! The output file of a command's picture, which is written whole or not at all.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::interrupt;
 use crate::target::Target;
 
-/// Opens the file for a picture, if the command is to make one. `-` is standard output.
+/// `-` is standard output.
 pub fn target(path: Option<&Path>, force: bool, what: &str) -> Result<Option<Target>> {
     let Some(path) = path else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `forerun pull`: a whole image from a server into a file.
+//! `forerun pull`: fetches a whole remote image into a file.
 
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Returns the failure, with a hint where a part of the image is kept.
+/// Returns the failure, with a hint if a partial image was kept.
 fn failure(error: &RemoteError, args: &PullArgs) -> Failure {
     let failure = remote::failure(error);
     let mut part = args.output.as_os_str().to_os_string();

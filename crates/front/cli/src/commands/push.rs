@@ -1,4 +1,4 @@
-//! `forerun push`: an image into a registry.
+//! `forerun push`: stores an image in a registry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,7 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Refuses a container image, whose layers other programs copy.
+/// Refuses a container image, which other programs can copy.
 fn refuse_containers(args: &PushArgs) -> Result<()> {
     let name = args.image.to_string_lossy();
     let from = if DiskImage::parse(&args.image).is_some() {
@@ -171,7 +171,8 @@ fn refuse_containers(args: &PushArgs) -> Result<()> {
         .of(remote::shown(&args.image)))
 }
 
-/// Refuses an image whose files are objects of a store: a mount of what is pushed would have none of them.
+/// Refuses an image whose files are in an object store: a mount of the pushed image would not find
+/// them.
 fn refuse_objects(image: &Image) -> Result<()> {
     if !needs_store(image) {
         return Ok(());

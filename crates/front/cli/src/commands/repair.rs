@@ -29,15 +29,15 @@ use crate::progress::Progress;
 use crate::size::counted;
 use crate::{interrupt, json};
 
-/// Where answers come from.
+/// The source of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RepairMode {
     Ask,
-    /// Yes to all that loses nothing.
+    /// Yes to every repair that loses nothing.
     Yes,
     /// Yes, but nothing is written.
     DryRun,
-    /// No user can be asked: nothing is repaired.
+    /// No user can be asked, so nothing is repaired.
     NotAsked,
 }
 
@@ -115,7 +115,7 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
     let _told = place
         .clone()
         .map(|place| undo::tell_at_end(context, args, place));
-    // A volume that is in use is refused before anything is found.
+    // A volume in use is refused before the search for errors.
     let device = patiently(path, || open_for(path, &options, &how))?;
     context.confine(&sandbox(args, place.as_deref()));
     let format = repair::format(&device, &options)?;
@@ -132,8 +132,8 @@ fn mend(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<Summ
     Ok(summary?)
 }
 
-/// Returns the sandbox of a repair whose volume is open. It allows the undo file; and for the check at
-/// the end the volume once more, with the look for other processes that use it.
+/// Returns the sandbox of a repair whose volume is open. It also allows the undo file and, for the
+/// final check, reopening the volume and looking for other processes that use it.
 fn sandbox(args: &CheckArgs, place: Option<&UndoPlace>) -> Sandbox {
     let sandbox = for_image(&args.image.image, &args.image.source).read(&args.image.image);
     let sandbox = sandbox
@@ -142,7 +142,7 @@ fn sandbox(args: &CheckArgs, place: Option<&UndoPlace>) -> Sandbox {
         .keep(Capabilities::DAC_READ_SEARCH);
     match place {
         Some(place) => {
-            // If something prevents this, making the file reports it.
+            // If this fails, creating the file reports the error.
             let _made = place.make_dir();
             sandbox
                 .write_below(place.dir())
@@ -152,10 +152,10 @@ fn sandbox(args: &CheckArgs, place: Option<&UndoPlace>) -> Sandbox {
     }
 }
 
-/// Runs the ordinary check of the volume after the repair, and returns the number of errors.
+/// Checks the volume after the repair. Returns the number of errors.
 fn verify(context: &Context, args: &CheckArgs, desk: &mut Desk<'_>) -> Result<u64> {
     let mut volume = args.image.clone();
-    // A lock that the repair broke is not respected now.
+    // A lock that the repair broke is not respected here.
     volume.source.no_lock |= args.break_lock;
     let image = context.open(&volume)?;
     let options = CheckOptions { quick: true };
@@ -186,18 +186,17 @@ fn would_be_errors(summary: &Summary) -> u64 {
         .sum()
 }
 
-/// A desk that reports findings, and asks the user about them.
+/// Reports findings, and asks the user about them.
 struct Desk<'o> {
     mode: RepairMode,
     json: bool,
     out: &'o mut Output,
     array: JsonArray,
-    /// Answers for all of a kind.
+    /// Answers for all findings of a kind.
     known: HashMap<Kind, Answer>,
     shown: Result<()>,
-    /// The undo file, where the volume was written.
+    /// The undo file, once the volume was written.
     undo: Option<PathBuf>,
-    /// The JSON output was begun.
     begun: bool,
 }
 
@@ -217,7 +216,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Asks the user. The end of standard input is a no.
+    /// Asks the user. The end of standard input means no.
     fn ask(&mut self, finding: &Finding, remedy: &str) -> Answer {
         let failure = Failure::from(finding.error.clone());
         let text = text(finding.path.as_deref(), &failure);
@@ -298,7 +297,7 @@ impl Desk<'_> {
         if let Some(outcome) = outcome {
             self.out.line(format!("  {}", printable(outcome)))?;
         }
-        // A person sees each finding as it comes.
+        // A person sees each finding at once.
         if self.out.is_terminal {
             self.out.finish()
         } else {
@@ -319,7 +318,7 @@ impl Desk<'_> {
         ))
     }
 
-    /// Closes the JSON output where an error cuts it short, perhaps before the format is known.
+    /// Closes the JSON output after an error, which may come before the format is known.
     fn cut_short(&mut self, name: &str) -> Result<()> {
         if !self.json {
             return Ok(());
@@ -344,7 +343,6 @@ impl Desk<'_> {
         }
     }
 
-    /// Writes the last fields of the document.
     fn rest(&mut self, object: Map<String, Value>) -> Result<()> {
         let rest = Value::Object(object).to_string();
         let rest = rest.strip_prefix('{').unwrap_or(&rest);

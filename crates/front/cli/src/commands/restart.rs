@@ -16,7 +16,7 @@ use crate::socket::{ANSWER_TIMEOUT, Silent, StatusAnswer, ask, ask_all};
 
 /// Longer than the old process waits for the new one.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(150);
-/// The text that the new process writes once it serves the mount.
+/// The new process writes this once it serves the mount.
 const DONE: &str = ".";
 
 /// Replace the process that serves a mount, without unmounting it
@@ -35,7 +35,6 @@ pub struct RestartArgs {
     pub dirs: Vec<PathBuf>,
 }
 
-/// Restarts all of them, as far as possible.
 pub fn run(context: &Context, args: &RestartArgs) -> Result {
     let mut exit = Exit::Ok;
     let mut done = Vec::new();
@@ -56,7 +55,7 @@ pub fn run(context: &Context, args: &RestartArgs) -> Result {
     Ok(exit)
 }
 
-/// Restarts the mount on `dir`, and returns the number of the new process.
+/// Restarts the mount on `dir`. Returns the id of the new process.
 fn restart(dir: &Path) -> Result<u64> {
     let entry = entry(dir)?;
     if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
@@ -80,7 +79,8 @@ fn restart(dir: &Path) -> Result<u64> {
     Err(unserved(dir, &device, &asked.silent))
 }
 
-/// Returns the failure for a mount that no process serves which answered.
+/// Returns the failure for a mount for which no process answered. `silent` are the processes that
+/// did not answer in time.
 fn unserved(dir: &Path, device: &str, silent: &[Silent]) -> Failure {
     let seconds = ANSWER_TIMEOUT.as_secs();
     let again = "if it is stopped, let it go on (kill -CONT); on a busy machine try again";
@@ -106,7 +106,7 @@ fn unserved(dir: &Path, device: &str, silent: &[Silent]) -> Failure {
     ))
 }
 
-/// Finds the mount on `dir`, if it is one of forerun's.
+/// Finds the mount on `dir`. Fails if it is not one of forerun's.
 fn entry(dir: &Path) -> Result<MountEntry> {
     let entry = forerun_sys::mountpoint::mount_at(dir).map_err(|error| failure(reason(&error)))?;
     let Some(entry) = entry else {
@@ -122,7 +122,6 @@ fn entry(dir: &Path) -> Result<MountEntry> {
     Ok(entry)
 }
 
-/// Finds the process that has taken over from `old`.
 fn new_process(path: &str, device: &str, old: &StatusAnswer) -> Result<u64> {
     let asked = ask_all(ANSWER_TIMEOUT);
     let is_new = |new: &&StatusAnswer| text(&new.mount, "dir") == path && new.socket != old.socket;

@@ -16,7 +16,7 @@ use crate::json::{put_bytes, text};
 use crate::size::{count_of, counted};
 use crate::target::{Target, is_same_file};
 
-/// Damaged files that are named on standard error; the report has all.
+/// Largest number of damaged files named on standard error. The report names all.
 const NAMED: usize = 100;
 
 /// The arguments of a salvage besides `--salvage`.
@@ -34,7 +34,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Opens the report, before the rights to do so are given up.
+    /// Opens the report before the process is confined.
     pub fn target(&self, image: &ImageArgs, force: bool) -> Result<Option<Target>> {
         let Some(path) = &self.report else {
             return Ok(None);
@@ -47,7 +47,7 @@ impl ReportArgs {
     }
 }
 
-/// Writes the report, names the damaged files, and counts all. Returns the exit code.
+/// Writes the report, names the damaged files, and prints the totals. Returns the exit code.
 pub fn finish(
     context: &Context,
     args: &ImageArgs,
@@ -82,7 +82,7 @@ pub fn finish(
         0 => String::new(),
         n => format!(", {n} of them put together by guess"),
     };
-    // Each file that is lost is a failure too. A path that the image does not have is none.
+    // Each lost file is also a failure. A path that the image does not have is not a lost file.
     let is_lost = |failure: &&Value| text(failure, "kind") != "not_found";
     let lost = count_of(failures.iter().filter(is_lost).count());
     let lost = counted(lost, "entry", "entries");
@@ -104,7 +104,6 @@ fn partly(file: &SalvagedFile) -> Failure {
     Failure::new(Exit::Partial, "partial", message).at(&absolute(&file.path))
 }
 
-/// Converts the outcomes of a salvage.
 pub fn outcomes(outcomes: &[SalvagedFile]) -> Value {
     let files = outcomes.iter().map(|file| {
         let mut object = Map::new();

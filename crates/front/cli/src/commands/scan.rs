@@ -1,4 +1,4 @@
-//! `forerun scan`: the images in a file of unknown contents, and how to open each.
+//! `forerun scan`: finds the images in a file of unknown contents, and shows how to open each.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -126,10 +126,10 @@ impl ScanArgs {
     }
 }
 
-/// The result for a user.
 struct ShownImage<'s> {
     name: &'s str,
-    /// Whether the search began at the start of the file, so that its partitions are those of the file.
+    /// Whether the search began at the start of the file, so that the partitions found belong to
+    /// the file itself.
     at_start: bool,
     scanned: &'s Scanned,
 }
@@ -139,7 +139,7 @@ impl ShownImage<'_> {
         self.scanned.findings.get(finding.inside?)
     }
 
-    /// Returns the number of findings around one.
+    /// Returns the number of findings that enclose `finding`.
     fn depth(&self, finding: &ScanFinding) -> usize {
         std::iter::successors(self.outer(finding), |finding| self.outer(finding)).count()
     }
@@ -152,7 +152,7 @@ impl ShownImage<'_> {
         };
         match finding.kind {
             ScanKind::Image(_) => {}
-            // What a file holds that is such a disk as a whole has commands of its own.
+            // A disk that fills the file has commands of its own.
             ScanKind::Container(Container::AndroidSparse | Container::Ubi)
                 if finding.inside.is_some() || finding.offset > 0 || !self.at_start => {}
             ScanKind::Container(Container::VirtualDisk(_)) => {
@@ -194,7 +194,7 @@ impl ShownImage<'_> {
                 about(finding),
             ]);
         }
-        // A command has a line of its own, which a terminal does not cut.
+        // Each command is on a line of its own, which a terminal does not truncate.
         let commands = self.scanned.findings.iter().map(|it| self.command(it));
         let mut text = String::new();
         for (line, command) in table.lines().zip([None].into_iter().chain(commands)) {
@@ -241,7 +241,7 @@ fn offset(finding: &ScanFinding) -> String {
     }
 }
 
-/// Describes a finding: its label, its details, and a checksum that is wrong.
+/// Describes a finding: its label, its details, and whether its checksum is wrong.
 fn about(finding: &ScanFinding) -> String {
     let mut parts = Vec::new();
     if !finding.label.is_empty() {
@@ -256,7 +256,7 @@ fn about(finding: &ScanFinding) -> String {
     parts.join(", ")
 }
 
-/// Quotes a name for a shell where it needs that.
+/// Quotes a name for a shell if needed.
 fn quoted(name: &str) -> String {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+:".contains(char);
     let plain = printable(name);

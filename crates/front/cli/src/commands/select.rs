@@ -1,4 +1,4 @@
-//! Entries that `extract` and `tar` take out of an image: the same arguments for both.
+//! The selection of entries: the same arguments for `extract` and `tar`.
 
 use std::ffi::OsString;
 
@@ -36,7 +36,6 @@ pub struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// Converts the arguments into the library's selection.
     pub fn selection(&self) -> Result<Selection> {
         Ok(Selection {
             paths: self

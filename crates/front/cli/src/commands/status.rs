@@ -1,4 +1,4 @@
-//! `forerun status`: the mounts that are served, and how they are doing.
+//! `forerun status`: the mounts of the user's processes, and their state.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Returns the mounts whose process was killed, as the table of mounts shows them.
+/// Returns the mounts whose process was killed, from the mount table.
 fn dead(served: &[Value]) -> Result<Vec<Value>> {
     let served: Vec<_> = served
         .iter()
@@ -94,7 +94,7 @@ fn dead(served: &[Value]) -> Result<Vec<Value>> {
     Ok(dead_mounts(&served)?.into_iter().map(row).collect())
 }
 
-/// Sorts the mounts, and returns the lines that show them.
+/// Sorts the mounts. Returns the lines that show them.
 pub fn report(mounts: &mut [Value], verbose: bool) -> Vec<String> {
     mounts.sort_by(|a, b| text(a, "dir").cmp(text(b, "dir")));
     mounts
@@ -104,16 +104,15 @@ pub fn report(mounts: &mut [Value], verbose: bool) -> Vec<String> {
         .collect()
 }
 
-/// Columns of a line.
 const WIDTH: usize = 80;
 
-/// Cuts a line between words, and indents what follows.
+/// Wraps a line between words, and indents the continuation.
 fn folded(line: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in line.split_inclusive(' ') {
         let last = lines.last_mut();
         let Some(last) = last.filter(|last| fits(last, word)) else {
-            // A second blank between columns is a word of its own here.
+            // A second blank between columns splits off an empty word.
             if !word.trim().is_empty() {
                 lines.push(format!("    {word}"));
             }
@@ -127,7 +126,7 @@ fn folded(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns whether a word has room in a line. The first word of a line always has.
+/// Returns whether a word fits into the line. The first word of a line always does.
 fn fits(line: &str, word: &str) -> bool {
     line.trim().is_empty() || line.chars().count() + word.trim_end().chars().count() <= WIDTH
 }
@@ -136,8 +135,8 @@ fn is(value: &Value, name: &str) -> bool {
     value.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Returns the line with the memory for cached blocks and the limit of the process. There is none
-/// where only the machine limits the memory, unless `verbose` is set.
+/// Returns the line with the memory for cached blocks and the limit of the process. Returns `None`
+/// if only the machine limits the memory, unless `verbose` is set.
 fn budget(mount: &Value, verbose: bool) -> Option<String> {
     let cache = human(number(mount, "cache_bytes"));
     let limit = human(number(mount, "memory_limit_bytes"));
@@ -149,7 +148,8 @@ fn budget(mount: &Value, verbose: bool) -> Option<String> {
     Some(printable(&line).to_string())
 }
 
-/// Returns the line with what the sandbox of the process lacks; with `verbose`, with all of it.
+/// Returns the line with the missing measures of the process's sandbox or, with `verbose`, with all
+/// measures.
 fn sandbox(mount: &Value, verbose: bool) -> Option<String> {
     let Some(measures) = mount.get("sandbox").and_then(Value::as_object) else {
         return verbose.then(|| "  no sandbox".to_string());
@@ -168,7 +168,7 @@ fn sandbox(mount: &Value, verbose: bool) -> Option<String> {
     (!shown.is_empty()).then(|| printable(&line).to_string())
 }
 
-/// Describes a mount: a line for the mount, one for its memory and one for what is fetched.
+/// Formats a mount: a line about the mount, one about its memory and one about fetched data.
 fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     let (dir, image) = (text(mount, "dir"), text(mount, "image"));
     let memory = human(number(mount, "memory_bytes"));
@@ -208,7 +208,7 @@ fn lines(mount: &Value, verbose: bool) -> Vec<String> {
     lines
 }
 
-/// Describes how much of an image at a server is here, and how it is verified.
+/// Describes how much of a remote image is cached, and how it is verified.
 fn fetched(remote: &Value) -> String {
     let (len, local) = (number(remote, "bytes"), number(remote, "local_bytes"));
     let percent = local.saturating_mul(100) / len.max(1);
@@ -241,7 +241,7 @@ fn fetched(remote: &Value) -> String {
     line
 }
 
-/// Returns a line for the last error of an image that is not all here.
+/// Returns a line with the last error of an incomplete remote image.
 fn last_error(remote: &Value) -> Option<String> {
     let last = text(remote, "last_error");
     let is_shown = !last.is_empty() && !is(remote, "complete");
@@ -263,7 +263,7 @@ pub fn total(mounts: &[Value]) -> String {
     total
 }
 
-/// Counts the mounts that we made and that no process of ours serves.
+/// Counts forerun's mounts that the kernel alone serves.
 fn by_the_kernel_alone(served: &[Value]) -> usize {
     let all = forerun_sys::mount_table::mounts().unwrap_or_default();
     let alone = all.iter().filter(|entry| {

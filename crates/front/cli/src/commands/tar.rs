@@ -1,4 +1,4 @@
-//! `forerun tar`: an image as a tar archive.
+//! `forerun tar`: writes an image as a tar archive.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `forerun trace`: sums up a recorded trace.
+//! `forerun trace`: summarises a recorded trace.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -45,14 +45,13 @@ pub struct TraceArgs {
     pub force: bool,
 }
 
-/// The sums of a trace, and its picture.
 #[derive(Default)]
 struct Recorded {
     summary: TraceSummary,
     picture: TracePicture,
 }
 
-/// Bytes of the longest line of a trace: more than a name and its escapes take.
+/// Longest line of a trace in bytes: more than a name with its escapes takes.
 const LONGEST_LINE: u64 = 4096;
 
 pub fn run(context: &Context, args: &TraceArgs) -> Result {
@@ -115,7 +114,7 @@ fn read(file: File) -> Result<Recorded> {
     Ok(recorded)
 }
 
-/// The requests that get a total: those that move bytes between us and the device.
+/// Requests that get a total: those that move bytes to or from the device.
 const TOTALS: [&str; 2] = ["source_read", "write"];
 
 fn name(kind: &'static str) -> &'static str {

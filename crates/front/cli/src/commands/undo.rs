@@ -1,4 +1,4 @@
-//! `forerun check --undo`: takes a repair back. Also the messages of a repair about its undo file.
+//! `forerun check --undo`: reverses a repair. Also prints a repair's messages about its undo file.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,6 @@ fn show(context: &Context, name: &str, file: &Path, restored: &Restored) -> Resu
     out.finish()
 }
 
-/// The volume as the command line names it.
 #[derive(Clone)]
 struct UndoTarget {
     image: PathBuf,
@@ -98,8 +97,8 @@ impl UndoTarget {
     }
 }
 
-/// Says where the undo file of a repair is and how to use it, when the repair has ended, failed or was
-/// interrupted.
+/// Tells the user where the undo file of a repair is and how to use it, when the repair has ended,
+/// failed or was interrupted.
 pub struct UndoNotice<'c> {
     context: &'c Context,
     place: Arc<UndoPlace>,
@@ -140,7 +139,7 @@ impl Drop for UndoNotice<'_> {
     }
 }
 
-/// Returns the line that says how to take the repair back.
+/// Returns the line with the command that reverses the repair.
 fn line(made: &Path, target: &UndoTarget) -> String {
     let mut command = format!("forerun check --undo {}", quoted(made));
     if target.offset > 0 {
@@ -154,7 +153,6 @@ fn line(made: &Path, target: &UndoTarget) -> String {
     format!("undo file: {made}; {command} {image} takes the repair back")
 }
 
-/// Quotes a name for a shell.
 fn quoted(name: &Path) -> String {
     let name = name.display().to_string();
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+".contains(char);

@@ -1,4 +1,4 @@
-//! `forerun status --watch`: rates of the mounts, from the difference between two reports of each.
+//! `forerun status --watch`: rates of the mounts, from the difference between two reports.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -16,12 +16,11 @@ use crate::size::{count_of, counted, human};
 use crate::socket::{SHORT_TIMEOUT, ask_all};
 
 const LONGEST: f64 = 86_400.0;
-/// Intervals that the line of bars goes back.
+/// Number of intervals in a line of bars.
 const HISTORY: usize = 40;
-/// Letters of a bar that shows how full something is.
+/// Characters of a bar that shows a fill level.
 const BAR: usize = 24;
 
-/// Parses a number of seconds, such as 1 or 0.5.
 pub fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.parse::<f64>().ok();
     let seconds = seconds.filter(|seconds| (0.1..=LONGEST).contains(seconds));
@@ -29,17 +28,17 @@ pub fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// The counters of a mount of which rates are made, in the order of JSON.
+/// The counters of a mount from which rates are computed, in the order of the JSON output.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Amounts {
-    /// Requests of the kernel.
+    /// Requests from the kernel.
     requests: f64,
-    /// Bytes handed to it.
+    /// Bytes returned to the kernel.
     served_bytes: f64,
     source_requests: f64,
     source_bytes: f64,
     written_bytes: f64,
-    /// Lookups of data and metadata that found it, and all of them.
+    /// Cache lookups of data and metadata: those that succeeded, and all.
     hits: f64,
     lookups: f64,
     decodes: f64,
@@ -49,7 +48,6 @@ struct Amounts {
 }
 
 impl Amounts {
-    /// Takes the counters out of a report.
     fn of(mount: &Value) -> Self {
         let null = Value::Null;
         let part = |name: &str| mount.get(name).unwrap_or(&null);
@@ -90,8 +88,8 @@ impl Amounts {
         }
     }
 
-    /// Returns the rates since `before`. Counters that went back, since another process serves the mount
-    /// now, begin at zero.
+    /// Returns the rates since `before`. If counters decreased, another process serves the mount
+    /// now, and its counters start at zero.
     fn rates(self, before: Self, seconds: f64) -> Self {
         let began_anew = self.requests < before.requests || self.served_bytes < before.served_bytes;
         let before = if began_anew { Self::default() } else { before };
@@ -116,7 +114,6 @@ impl Amounts {
         })
     }
 
-    /// Returns the rates in words.
     fn words(self) -> String {
         let mut words = format!(
             "{}/s  served {}/s  read {}/s in {}",
@@ -150,18 +147,17 @@ impl Amounts {
     }
 }
 
-/// The last report of a mount, and the rates before it.
 #[derive(Debug, Default)]
 struct Seen {
     amounts: Amounts,
     at: Option<Instant>,
-    /// Bytes served each second, of the last intervals.
+    /// Bytes served per second, in the last intervals.
     served: VecDeque<f64>,
-    /// The round in which it was there.
+    /// The round in which the mount was last reported.
     round: u64,
 }
 
-/// Shows the mounts again and again. Returns only with an error, such as that of a closed pipe.
+/// Shows the mounts repeatedly. Returns only with an error, such as a closed pipe.
 pub fn run(context: &Context, interval: Duration) -> Result {
     let mut seen: HashMap<String, Seen> = HashMap::new();
     for round in 0_u64.. {
@@ -193,7 +189,6 @@ fn key(mount: &Value) -> String {
     format!("{} {}", text(mount, "device"), text(mount, "dir"))
 }
 
-/// Returns the rates of a mount since it was seen last; nothing the first time.
 fn observe(seen: &mut HashMap<String, Seen>, mount: &Value, round: u64) -> Option<Amounts> {
     let (now, amounts) = (Instant::now(), Amounts::of(mount));
     let seen = seen.entry(key(mount)).or_default();
@@ -208,7 +203,6 @@ fn observe(seen: &mut HashMap<String, Seen>, mount: &Value, round: u64) -> Optio
     Some(rates)
 }
 
-/// Returns the object of an interval.
 fn object(mounts: &[Value], rates: &[Option<Amounts>], interval: Duration) -> Value {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let mounts = mounts.iter().zip(rates).map(|(mount, rates)| {
@@ -225,7 +219,7 @@ fn object(mounts: &[Value], rates: &[Option<Amounts>], interval: Duration) -> Va
     })
 }
 
-/// Returns the line of an interval: the sums of all mounts.
+/// Returns the line of an interval: the sums over all mounts.
 fn line(mounts: &[Value], rates: &[Option<Amounts>]) -> String {
     let all = rates
         .iter()
@@ -240,7 +234,7 @@ fn line(mounts: &[Value], rates: &[Option<Amounts>]) -> String {
     format!("{time}  {count}  {}  cached {cached}", all.words())
 }
 
-/// Returns the text that draws all mounts on a terminal.
+/// Returns the text that redraws the terminal with all mounts.
 fn drawing(
     mounts: &[Value],
     rates: &[Option<Amounts>],
@@ -278,7 +272,7 @@ fn drawing(
         }
     }
     let width = terminal_width();
-    // Home; each line clears what was behind it, and the last one what was below.
+    // Moves the cursor home. Each line erases its rest, and the last one the rest of the screen.
     let mut text = String::from("\x1b[H");
     for line in lines {
         text.extend(line.chars().take(width.saturating_sub(1)));
@@ -288,7 +282,6 @@ fn drawing(
     text
 }
 
-/// Draws how full something is.
 fn fill(what: &str, now: u64, most: u64) -> String {
     let share = u128::from(now.min(most)) * 1000 / u128::from(most.max(1));
     let tenths = usize::try_from(share).unwrap_or(0);
@@ -304,7 +297,7 @@ fn fill(what: &str, now: u64, most: u64) -> String {
     )
 }
 
-/// Draws values as a line of bars, the highest as high as a letter.
+/// Draws values as a line of bars. The largest value has the full height of a character.
 fn bars(values: &VecDeque<f64>) -> String {
     const BARS: [char; 9] = [
         ' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
@@ -337,7 +330,7 @@ fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Converts a counter, of which the digits beyond the sixteenth do not matter.
+/// Converts a counter. Digits beyond the sixteenth do not matter.
 #[allow(clippy::as_conversions)] // Only digits beyond the sixteenth are lost.
 const fn float(n: u64) -> f64 {
     n as f64

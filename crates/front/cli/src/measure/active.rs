@@ -1,8 +1,7 @@
-//! The directory of a measurement, with all mounts and files, and the processes that it has started; and how all of them
-//! end when the user interrupts it.
+//! The directory, mounts and processes of a measurement, and their cleanup after an interrupt.
 //!
-//! With a [`Home`] each process has a process group of its own, so that a Ctrl-C at the terminal reaches
-//! this process only, which then ends the others.
+//! With a [`Home`], each process has its own process group, so that Ctrl-C at the terminal reaches
+//! only this process, which then ends the others.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,7 +23,7 @@ use tempfile::TempDir;
 use crate::error::{Failure, Result};
 use crate::interrupt::OnInterrupt;
 
-/// Time that processes have to end by themselves.
+/// Time that processes have to exit by themselves.
 const GRACE: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(10);
 
@@ -35,21 +34,20 @@ static ACTIVE: Mutex<Active> = Mutex::new(Active {
 });
 
 struct Active {
-    /// Processes by their numbers, until they are waited for.
+    /// Ids of the processes that were not yet waited for.
     processes: BTreeSet<u32>,
-    /// Whether nothing may be started any more.
     is_over: bool,
 }
 
-/// The directory of all mounts and files. One in the life of a process.
+/// The directory of all mounts and files. A process has at most one.
 pub struct Home {
     dir: TempDir,
     _guard: OnInterrupt,
 }
 
 impl Home {
-    /// Makes it in `parent`, or in `TMPDIR`; in `/var/tmp` where that is in memory, since there would be no cold caches to
-    /// measure.
+    /// Creates the directory in `parent` or in `TMPDIR`. If that is in memory, uses `/var/tmp`,
+    /// because otherwise no cold cache could be measured.
     pub fn new(parent: Option<&Path>) -> Result<Self> {
         let (temporary, disk) = (std::env::temp_dir(), Path::new("/var/tmp"));
         let parent = match parent {
@@ -58,13 +56,13 @@ impl Home {
             None => &temporary,
         };
         let failed = |error: io::Error| Failure::output(&error).of(parent.display());
-        // The table of mounts has no symbolic links.
+        // The mount table contains no symbolic links.
         let place = parent.canonicalize().map_err(failed)?;
         let mut builder = tempfile::Builder::new();
         let dir = builder.prefix("forerun-bench-").tempdir_in(place);
         let dir = dir.map_err(failed)?;
         let path = dir.path().to_path_buf();
-        // A second home would leave the first without a guard.
+        // A second home would leave the first without cleanup.
         let _kept = HOME.set(path.clone());
         Ok(Self {
             dir,
@@ -88,14 +86,13 @@ pub fn temp_dir() -> anyhow::Result<TempDir> {
     made.context("a temporary directory")
 }
 
-/// A process that was started.
 #[derive(Debug)]
 pub struct Running {
     pub child: Child,
     pub _ticket: Ticket,
 }
 
-/// A note of a process, removed when dropped.
+/// Registers a process until dropped.
 #[derive(Debug)]
 pub struct Ticket(u32);
 
@@ -123,7 +120,8 @@ fn lock() -> MutexGuard<'static, Active> {
     ACTIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the lock once something may be started. After [`abandon`] nothing may: the process is about to end.
+/// Locks the list of processes. Blocks forever after [`abandon`], because the process is about to
+/// exit.
 fn open() -> MutexGuard<'static, Active> {
     let active = lock();
     if !active.is_over {
@@ -142,8 +140,8 @@ pub fn spawn(command: &mut Command) -> io::Result<Running> {
     spawn_in_group(command)
 }
 
-/// Starts a process in the group of this one. That is for setsid(1), which makes a session and a group itself: had it a
-/// group of its own, it would have to start another process for that.
+/// Starts a process in the group of this one. Used for setsid(1), which creates a session and group
+/// itself; a group leader would have to fork for that.
 pub fn spawn_in_group(command: &mut Command) -> io::Result<Running> {
     let mut active = open();
     let child = command.spawn()?;
@@ -155,13 +153,14 @@ pub fn spawn_in_group(command: &mut Command) -> io::Result<Running> {
     })
 }
 
-/// Does something that leaves a mount behind, such as mount(2). It must not start processes by [`spawn`].
+/// Runs `work`, which leaves a mount behind. `work` must not start processes with [`spawn`].
 pub fn mounting<T>(work: impl FnOnce() -> T) -> T {
     let _active = open();
     work()
 }
 
-/// Ends all processes, takes down all mounts below `home`, and removes `home`. Nothing can be started from now on.
+/// Ends all processes, unmounts everything below `home`, and removes `home`. Nothing can be started
+/// afterwards.
 fn abandon(home: &Path) {
     lock().is_over = true;
     let signal = |signal| {
@@ -180,7 +179,8 @@ fn abandon(home: &Path) {
     for mount in mounts_below(home).iter().rev() {
         detach_mount(mount);
     }
-    // Never into a mount. Twice: the work that is interrupted may just have made another file.
+    // Never removes files inside a mount. Tries twice, because the interrupted work may just have
+    // made another file.
     for _ in 0..2 {
         if mounts_below(home).is_empty() {
             let _best_effort = std::fs::remove_dir_all(home);
@@ -194,7 +194,7 @@ fn mounts_below(home: &Path) -> Vec<PathBuf> {
     points.filter(|point| point.starts_with(home)).collect()
 }
 
-/// Takes a mount down, although it may be in use.
+/// Unmounts lazily, even if the mount is in use.
 fn detach_mount(point: &Path) {
     if rustix::mount::unmount(point, UnmountFlags::DETACH).is_err() {
         let mut fusermount = Command::new("fusermount3");

@@ -6,24 +6,20 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Facts about the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Model of the CPU; empty where the kernel names none.
+    /// Model of the CPU; empty if the kernel does not name one.
     pub cpu: String,
-    /// CPUs that can be used.
     pub cpus: usize,
-    /// Release of the kernel.
     pub kernel: String,
     pub memory: u64,
-    /// Flaws of the CPU that the kernel mitigates, which costs time, with how.
+    /// Vulnerabilities of the CPU that the kernel mitigates at a cost, and their mitigations.
     pub mitigations: Vec<(String, String)>,
 }
 
 const FLAWS: &str = "/sys/devices/system/cpu/vulnerabilities";
 
 impl Machine {
-    /// Looks at the machine.
     pub fn look() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let info = rustix::system::sysinfo();
@@ -36,7 +32,6 @@ impl Machine {
         }
     }
 
-    /// Describes the machine for people, in one line.
     pub fn text(&self) -> String {
         let cpu = match self.cpu.as_str() {
             "" => String::new(),
@@ -60,7 +55,6 @@ impl Machine {
         )
     }
 
-    /// Describes the machine for programs.
     pub fn json(&self) -> Value {
         let mitigations: serde_json::Map<_, _> = self
             .mitigations
@@ -84,8 +78,8 @@ fn cpu_model(cpuinfo: &str) -> String {
     model.map_or_else(String::new, |(_, model)| model.trim().to_string())
 }
 
-/// Reads the directory in which the kernel has a file for each flaw. Those that do not affect the CPU, or
-/// that nothing is done about, are left out.
+/// Reads the directory in which the kernel has a file per vulnerability. Skips vulnerabilities that
+/// do not affect the CPU or are not mitigated.
 fn mitigations(dir: &Path) -> Vec<(String, String)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut found: Vec<(String, String)> = entries
@@ -99,8 +93,8 @@ fn mitigations(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the type of the filesystem that a file is in, and its source, as the table of mounts has them.
-/// Nothing for a device, or where the table has no line for it.
+/// Returns the type and source of the filesystem of a file, from the mount table. Returns `None`
+/// for a device, or if the table does not list the filesystem.
 pub fn filesystem_of(path: &Path) -> Option<(String, String)> {
     let metadata = path.metadata().ok()?;
     if !metadata.is_file() && !metadata.is_dir() {
@@ -110,7 +104,8 @@ pub fn filesystem_of(path: &Path) -> Option<(String, String)> {
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = forerun_sys::mount_table::mounts().ok()?;
     let entry = mounts.into_iter().find(|entry| entry.device == device);
-    // A subvolume of btrfs has a device of its own, and the mount that of all of them.
+    // A btrfs subvolume has a device number of its own, while the mount table has another one for
+    // all of them.
     let entry = entry?;
     Some((entry.fstype, entry.source.to_string_lossy().into_owned()))
 }

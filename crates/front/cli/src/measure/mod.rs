@@ -1,7 +1,7 @@
 //! Measurements, for `forerun bench` and `forerun demo`.
 //!
-//! Empties caches, mounts an image by forerun and by other drivers, has processes do pieces of work,
-//! takes turns between the drivers, and compares what came out. It prints nothing and knows no table.
+//! Empties caches, mounts an image with forerun and other drivers, starts processes that do the
+//! workloads, alternates between the drivers, and compares the results. It prints nothing.
 
 pub mod active;
 pub mod machine;
@@ -14,5 +14,5 @@ pub mod statistics;
 pub mod turns;
 pub mod work;
 
-/// The errors of measurements, which are only printed.
+/// Errors of measurements are only printed.
 pub use anyhow::{Error, Result};

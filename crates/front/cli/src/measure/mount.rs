@@ -1,7 +1,7 @@
 //! Images mounted for one measurement: by forerun, and by the drivers that it is compared with.
 //!
-//! mount(2) and not mount(8), which puts a loop device under every regular file that the kernel could
-//! read by itself.
+//! Uses mount(2) instead of mount(8), which attaches a loop device to every regular file even if
+//! the kernel could read it directly.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
@@ -22,23 +22,22 @@ use super::peers::find_program;
 use super::process;
 use super::run::{Counters, parse, peak_of};
 
-/// The longest time that mounting takes.
 const MOUNT_TIMEOUT: Duration = Duration::from_secs(20);
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_micros(500);
 const UNMOUNT_STEP: Duration = Duration::from_millis(20);
 
-/// A mount. Unmounted when dropped.
+/// A mount, which is unmounted when dropped.
 #[derive(Debug)]
 pub struct Mount {
-    /// Mountpoints, the last on top of the others.
+    /// Mountpoints. Each is mounted on top of the earlier ones.
     points: Vec<PathBuf>,
-    /// The process that serves it; none for the kernel's drivers, and for a program that is in the background.
+    /// The serving process. `None` for kernel drivers and for programs in the background.
     daemon: Option<Running>,
-    /// Whether the daemon prints counters at its end.
+    /// Whether the daemon prints counters when it exits.
     counts: bool,
     dir: TempDir,
-    /// Goes last, when nothing uses it: the device detaches with it.
+    /// Dropped last, when it is unused: the device detaches with it.
     device: Option<LoopDevice>,
 }
 
@@ -55,7 +54,7 @@ impl Mount {
         })
     }
 
-    /// Mounts by forerun, with these mount options.
+    /// Mounts with forerun and these mount options.
     pub fn forerun(program: &Path, image: &Path, options: &[impl AsRef<OsStr>]) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(["mount", "-f", "--stats"]);
@@ -69,7 +68,7 @@ impl Mount {
         Ok(this)
     }
 
-    /// Starts a program that serves until the mount goes, with the mount point as its last argument.
+    /// Starts a program that serves until it is unmounted. The mount point is its last argument.
     pub fn daemon(program: &str, arguments: &[OsString]) -> Result<Self> {
         let path = find_program(program).with_context(|| format!("{program} is not installed"))?;
         let mut command = Command::new(path);
@@ -92,8 +91,8 @@ impl Mount {
         Ok(this)
     }
 
-    /// Mounts with the kernel's EROFS the metadata of a composefs image, under an overlayfs with a layer
-    /// of data only.
+    /// Mounts the metadata of a composefs image with the kernel's EROFS, below an overlayfs with a
+    /// data-only layer.
     pub fn kernel_overlay(image: &Path, part: Part, objects: &Path) -> Result<Self> {
         let mut this = Self::empty()?;
         let source = this.attach(image, part)?;
@@ -109,7 +108,8 @@ impl Mount {
         Ok(this)
     }
 
-    /// Mounts with exfat-fuse, which takes devices only. Needs root. In the foreground it would print every request.
+    /// Mounts with exfat-fuse, which accepts only devices. Needs root. It runs in the background,
+    /// because in the foreground it prints every request.
     pub fn exfat_fuse(image: &Path, part: Part) -> Result<Self> {
         let mut this = Self::empty()?;
         let device = this.attach(image, part)?;
@@ -123,12 +123,13 @@ impl Mount {
         Ok(this)
     }
 
-    /// Makes an ext4 filesystem for trees to be extracted to, and mounts it. Needs root.
+    /// Makes an ext4 filesystem for extracted trees, and mounts it. Needs root.
     ///
-    /// In a filesystem that is reused, ext4 keeps away from inodes that were freed within the last minutes and searches past
-    /// all of them for every file made: after `rm -r` of the run before, that search is most of what would be measured.
+    /// A new filesystem is needed because ext4 avoids inodes that were freed within the last
+    /// minutes, and searches past all of them for every new file. After `rm -r` of the previous
+    /// run, that search would dominate the measurement.
     pub fn scratch() -> Result<Self> {
-        /// Room for the tree several times over; the file is sparse.
+        /// Room for several copies of the tree; the file is sparse.
         const LEN: u64 = 16 << 30;
         let mut this = Self::empty()?;
         let image = this.dir.path().join("ext4");
@@ -145,12 +146,11 @@ impl Mount {
         Ok(this)
     }
 
-    /// Returns where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join("mnt")
     }
 
-    /// Unmounts, and returns what the driver counted and the most memory that its daemon had, in bytes.
+    /// Unmounts. Returns the driver's counters and the peak memory of its daemon in bytes.
     pub fn finish(mut self) -> Result<(Counters, Option<u64>)> {
         let peak = self.daemon.as_ref().and_then(|daemon| peak_of(daemon.id()));
         self.unmount()?;
@@ -163,7 +163,7 @@ impl Mount {
         }
         let log = self.log();
         ensure!(status.success(), "the daemon ended with {status}:\n{log}");
-        // Those that are zero are not printed: of an image whose index is kept, a listing reads nothing.
+        // Zero counters are not printed: if an image's index is cached, a listing reads nothing.
         let counters = parse(&log);
         ensure!(
             !counters.is_empty(),
@@ -198,7 +198,6 @@ impl Mount {
         Ok(())
     }
 
-    /// Starts a daemon, and waits until it has mounted.
     fn serve(
         &mut self,
         mut command: Command,
@@ -229,7 +228,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Where it fails, the mount is left and its directory not removed.
+        // If unmounting fails, the mount stays and its directory is not removed.
         let _best_effort = self.unmount();
         if let Some(daemon) = &mut self.daemon {
             let _best_effort = daemon.kill();
@@ -238,7 +237,6 @@ impl Drop for Mount {
     }
 }
 
-/// Waits until something is mounted at `point`, which `daemon` is about to do.
 fn wait_for_mount(point: &Path, daemon: &mut Running) -> Result<()> {
     let start = Instant::now();
     let entry = format!(" {} ", point.display());
@@ -253,8 +251,8 @@ fn wait_for_mount(point: &Path, daemon: &mut Running) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts, as root or by fusermount3. Tries again while the mount is busy: a program that looks at all mounts of the
-/// machine keeps it busy for a moment.
+/// Unmounts, as root or with fusermount3. Retries while the mount is busy: a program that examines
+/// all mounts of the machine keeps it busy for a moment.
 fn unmount(point: &Path) -> Result<()> {
     let start = Instant::now();
     loop {

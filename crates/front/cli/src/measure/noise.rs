@@ -1,30 +1,29 @@
-//! Other work that the machine did during a measurement.
+//! Other activity of the machine during a measurement.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-/// A look at the load and at the times of all processors together, in clock ticks.
+/// A snapshot of the load and of the CPU times of all processors in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Look {
     load: f64,
     all: u64,
     idle: u64,
-    /// Time in which the processors of a virtual machine were not there.
+    /// Time that the hypervisor gave to other virtual machines.
     stolen: u64,
-    /// Time of this process, and of its children that were waited for.
+    /// Time of this process and of its children that were waited for.
     own: u64,
 }
 
-/// The noise between two looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// The mean number of processes that wanted to run, over the last minute, before and after.
+    /// Mean number of runnable processes over the last minute, before and after the measurement.
     pub load: (f64, f64),
-    /// Share of the processors' time that the hypervisor gave to other machines.
+    /// Share of the CPU time that the hypervisor gave to other machines.
     pub stolen: f64,
-    /// Share of it in which others than this process and its children worked. Threads of the kernel that read
-    /// and decode for a mount count as others.
+    /// Share of the CPU time used by processes other than this one and its children. Kernel threads
+    /// that read and decode for a mount count as others.
     pub others: f64,
 }
 
@@ -38,9 +37,9 @@ impl Look {
         )
     }
 
-    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal (guests are part of user
-    /// and nice); the 12th to 15th field behind the name, which may contain anything, of `/proc/self/stat`; and the first of
-    /// `/proc/loadavg`.
+    /// Parses the first line of `/proc/stat` (user, nice, system, idle, iowait, irq, softirq,
+    /// steal; guests are part of user and nice), fields 12 to 15 after the name, which may contain
+    /// anything, of `/proc/self/stat`, and the first field of `/proc/loadavg`.
     fn parse(stat: &str, own: &str, loadavg: &str) -> Self {
         let numbers = |text: &str| -> Vec<u64> {
             let words = text.split_whitespace();
@@ -64,12 +63,11 @@ impl Look {
         }
     }
 
-    /// Returns the noise since then.
     pub fn noise(&self) -> Noise {
         self.until(&Self::now())
     }
 
-    /// Two files are never read in the same moment, so that a difference may be below 0.
+    /// The two files are read at different moments, so a difference may be below 0.
     fn until(&self, later: &Self) -> Noise {
         let since = |of: fn(&Self) -> u64| of(later).saturating_sub(of(self));
         let (all, stolen) = (since(|look| look.all), since(|look| look.stolen));
@@ -83,7 +81,6 @@ impl Look {
 }
 
 impl Noise {
-    /// Describes the noise for people.
     pub fn text(&self) -> String {
         format!(
             "load {:.2} before and {:.2} after; of the processors' time the hypervisor took {:.0} %, other \
@@ -95,7 +92,6 @@ impl Noise {
         )
     }
 
-    /// Describes the noise for programs.
     pub fn json(&self) -> Value {
         json!({
             "load_before": self.load.0,

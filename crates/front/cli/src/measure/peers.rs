@@ -1,4 +1,4 @@
-//! The drivers and programs that read an image too, by its format.
+//! The other drivers and programs that read images, by format.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,39 +11,31 @@ pub use forerun_sys::programs::find_program;
 use super::mount::Mount;
 use super::process;
 
-/// A driver or program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// The kernel's driver, on a loop device; of composefs an EROFS under an overlayfs.
+    /// The kernel's driver on a loop device. For composefs, EROFS below an overlayfs.
     Kernel,
-    /// `squashfuse_ll`.
     SquashfuseLl,
     /// `squashfuse`, the slower of the two.
     Squashfuse,
-    /// `erofsfuse`.
     Erofsfuse,
     /// `mount.exfat-fuse`, on a loop device.
     ExfatFuse,
-    /// `unsquashfs`.
     Unsquashfs,
     /// `fsck.erofs --extract`.
     FsckErofs,
 }
 
-/// An image, and where it is in its file.
 #[derive(Clone, Debug)]
 pub struct Place<'p> {
-    /// The file or device.
     pub image: &'p Path,
-    /// Name of the format.
     pub format: &'p str,
-    /// Where the image starts.
+    /// Offset of the image in the file.
     pub offset: u64,
-    /// Length of the image in bytes. `None` means that it reaches to the end of the file.
+    /// Length of the image in bytes. `None` means that it extends to the end of the file.
     pub size: Option<u64>,
-    /// The object store of a composefs image.
     pub objects: Option<&'p Path>,
-    /// Whether it is mounted to be changed, each change durable when it returns.
+    /// Whether to mount it writable, with each change durable when it returns.
     pub writable: bool,
 }
 
@@ -58,7 +50,6 @@ impl Peer {
         Self::FsckErofs,
     ];
 
-    /// Returns the name in tables and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -71,7 +62,6 @@ impl Peer {
         }
     }
 
-    /// Lists those that read a format.
     pub fn of_format(format: &str) -> &'static [Self] {
         match format {
             "squashfs" => &[
@@ -86,12 +76,12 @@ impl Peer {
         }
     }
 
-    /// Returns whether it mounts, and does not extract.
+    /// Returns whether the peer mounts. The others extract.
     pub const fn mounts(self) -> bool {
         !matches!(self, Self::Unsquashfs | Self::FsckErofs)
     }
 
-    /// Returns its program; none for the kernel.
+    /// Returns the peer's program, or `None` for the kernel.
     pub const fn program(self) -> Option<&'static str> {
         match self {
             Self::Kernel => None,
@@ -104,7 +94,6 @@ impl Peer {
         find_program(self.program()?)
     }
 
-    /// Returns the version that its program prints.
     pub fn version(self) -> Option<String> {
         let argument = match self {
             Self::Kernel => return None,
@@ -115,7 +104,7 @@ impl Peer {
         Some(first_line(Command::new(self.path()?).arg(argument)))
     }
 
-    /// Returns why it cannot take part, if it cannot.
+    /// Returns why the peer cannot take part, or `None` if it can.
     pub fn missing(self, place: &Place<'_>) -> Option<String> {
         if let Some(program) = self.program()
             && self.path().is_none()
@@ -147,7 +136,6 @@ impl Peer {
         }
     }
 
-    /// Mounts, and waits until the mount is there.
     pub fn mount(self, place: &Place<'_>) -> Result<Mount> {
         let part = Part {
             offset: place.offset,
@@ -176,7 +164,7 @@ impl Peer {
         }
     }
 
-    /// Returns the command with which this peer extracts an image to the directory `out`, which must not exist.
+    /// Returns the command that extracts an image to the directory `out`, which must not exist.
     /// `None` for peers that only mount.
     pub fn extract(self, place: &Place<'_>, out: &Path) -> Option<Command> {
         let name = self.program()?;
@@ -200,8 +188,8 @@ impl Peer {
     }
 }
 
-/// Returns the first line that a program prints, whatever its status: some fail when asked for the
-/// version.
+/// Returns the first line that a program prints, whatever its exit status: some programs fail when
+/// asked for the version.
 fn first_line(command: &mut Command) -> String {
     let Ok(output) = process::collect(command.stdin(Stdio::null())) else {
         return "not installed".to_string();
@@ -213,7 +201,7 @@ fn first_line(command: &mut Command) -> String {
     line.to_string()
 }
 
-/// Returns whether the kernel has a driver, as a module perhaps.
+/// Returns whether the kernel has a driver, built in or as a module.
 fn has_filesystem(name: &str) -> bool {
     let known = || {
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -227,7 +215,6 @@ fn has_filesystem(name: &str) -> bool {
     known() || find_program("modprobe").is_some() && load() && known()
 }
 
-/// Returns why no FUSE filesystem can be mounted by this user, if none can.
 pub fn lacks_fuse() -> Option<String> {
     let mut device = std::fs::File::options();
     if device.read(true).write(true).open("/dev/fuse").is_err() {

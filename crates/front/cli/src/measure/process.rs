@@ -1,4 +1,4 @@
-//! Running programs, with errors that say which. All of them are [`active`] while they run.
+//! Runs programs, with errors that name them. All of them are [`active`] while they run.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,17 +10,19 @@ use forerun_sys::programs::find_program;
 
 use super::active::{self, Running, spawn};
 
-/// Starts a program that serves, with its output in a file. It stays in the session of its readers, as forerun in
-/// the background does.
+/// Starts a program that serves, with its output in a file. It stays in the session of the measured
+/// processes, as forerun in the background does.
 pub fn spawn_daemon(mut command: Command, log: &File) -> Result<Running> {
     write_to(&mut command, log)?;
     spawn(&mut command).with_context(|| describe(&command))
 }
 
-/// Starts a program that serves, with its output in a file, and in a session of its own where setsid(1) is installed.
+/// Starts a program that serves, with its output in a file and, if setsid(1) is installed, in a
+/// session of its own.
 ///
-/// Daemons that use libfuse have one in the background. The scheduler shares processors among sessions (autogroup), so
-/// a daemon in the session of its readers takes another time for the same answers.
+/// Daemons that use libfuse have their own session in the background. The scheduler shares
+/// processors among sessions (autogroup), so a daemon in the readers' session takes another time
+/// for the same answers.
 pub fn spawn_session_leader(command: Command, log: &File) -> Result<Running> {
     let Some(setsid) = find_program("setsid") else {
         return spawn_daemon(command, log);
@@ -37,26 +39,24 @@ fn write_to(command: &mut Command, log: &File) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program and collects its output, whatever its status.
+/// Runs a program and collects its output, whatever its exit status.
 pub fn collect(command: &mut Command) -> io::Result<Output> {
     collect_errors(command.stdout(Stdio::piped()))
 }
 
-/// Runs a program and collects what it prints to standard error, and to standard output if that is a pipe.
+/// Runs a program. Collects its standard error, and its standard output if that is a pipe.
 pub fn collect_errors(command: &mut Command) -> io::Result<Output> {
     let Running { child, _ticket } = spawn(command.stderr(Stdio::piped()))?;
     child.wait_with_output()
 }
 
-/// Runs a program and returns what it prints to standard output. Fails unless it succeeds, with its
-/// standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = collect(command).with_context(|| describe(command))?;
     let output = successful(command, output)?;
     String::from_utf8(output.stdout).with_context(|| format!("output of {}", describe(command)))
 }
 
-/// Returns the output of a command that succeeded. Fails with its standard error otherwise.
+/// Returns the output of a command that succeeded. Otherwise fails with its standard error.
 pub fn successful(command: &Command, output: Output) -> Result<Output> {
     ensure!(
         output.status.success(),
@@ -68,14 +68,13 @@ pub fn successful(command: &Command, output: Output) -> Result<Output> {
     Ok(output)
 }
 
-/// Formats the command line for people.
 pub fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// Removes a file or a directory with all in it, if it is there.
+/// Removes a file or a directory tree, if it exists.
 pub fn remove(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
@@ -90,9 +89,9 @@ pub fn remove(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Returns process, group and session from what a stat file holds: proc_pid_stat(5).
+    /// Returns the process, group and session ids from a stat file: proc_pid_stat(5).
     ///
-    /// The session is 0 where its leader is outside the PID namespace, as in a container.
+    /// The session is 0 if its leader is outside the PID namespace, as in a container.
     fn ids(stat: &str) -> [String; 3] {
         let (process, rest) = stat.split_once(' ').unwrap();
         let (_command, rest) = rest.rsplit_once(") ").unwrap();
@@ -100,7 +99,7 @@ mod tests {
         [process, fields[2], fields[3]].map(str::to_string)
     }
 
-    /// Has `spawn` start a program that tells what it is, and returns its [`ids`].
+    /// Uses `spawn` to start a program that reports its ids. Returns its [`ids`].
     fn spawned(spawn: fn(Command, &File) -> Result<Running>) -> [String; 3] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");

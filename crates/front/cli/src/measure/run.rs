@@ -1,4 +1,4 @@
-//! What comes out of a run of some work: its time, the counters of forerun, and the memory that it took.
+//! The result of a run: its time, the counters of forerun, and the memory it took.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,33 +15,31 @@ use rustix::fs::{Advice, MemfdFlags, fadvise, memfd_create};
 use super::active::{spawn, temp_dir};
 use super::process;
 
-/// The counters that forerun prints with `--stats`, by their names.
+/// The counters that forerun prints with `--stats`, by name.
 pub type Counters = BTreeMap<String, u64>;
 
-/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub seconds: f64,
-    /// The counters of forerun; empty for others.
+    /// The counters of forerun; empty for other programs.
     pub counters: Counters,
-    /// The most memory that daemon or program had, in bytes.
+    /// Peak memory of the daemon or program, in bytes.
     pub peak: Option<u64>,
-    /// The data that was found: the same from all drivers.
+    /// The data that was found. All drivers must find the same.
     pub found: String,
 }
 
-/// Measures the wall time of some work, in seconds.
 pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let start = Instant::now();
     let done = work()?;
     Ok((start.elapsed().as_secs_f64(), done))
 }
 
-/// Drops the pages of the image from the page cache, and as root empties all caches.
+/// Drops the image from the page cache and, as root, empties all caches.
 pub fn drop_caches(image: &Path) -> Result<()> {
     let file = File::open(image).with_context(|| image.display().to_string())?;
     if drops_all() {
-        // A device that is mounted cannot be synchronised by every user.
+        // Not every user can sync a mounted device, so this syncs everything.
         rustix::fs::sync();
         fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
     } else {
@@ -50,13 +48,13 @@ pub fn drop_caches(image: &Path) -> Result<()> {
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
-/// Returns whether all caches are emptied, and not only the pages of the image.
+/// Returns whether all caches are emptied, not only the image's pages.
 pub fn drops_all() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Lists a tree with everything that `ls -l` asks for. `ls` writes to memory: the reader of a pipe would take a
-/// processor from the driver that is measured.
+/// Lists a tree with everything that `ls -l` shows. `ls` writes to memory, because a reader of a
+/// pipe would take a processor from the measured driver.
 pub fn list(path: &Path) -> Result<String> {
     let mut listing = File::from(memfd_create("listing", MemfdFlags::CLOEXEC)?);
     let mut ls = Command::new("ls");
@@ -72,14 +70,15 @@ pub fn list(path: &Path) -> Result<String> {
     Ok(format!("{} lines", lines.count()))
 }
 
-/// Has the program of a command in memory: how it gets there is not measured.
+/// Loads a program into memory, because loading it is not measured.
 pub fn load(program: impl AsRef<OsStr>, arguments: &[&str]) {
     let mut command = Command::new(program);
-    // Some programs know no argument that succeeds.
+    // Some programs have no arguments with which they succeed.
     let _loaded = process::collect(command.args(arguments).stdin(Stdio::null()));
 }
 
-/// Runs a program to the end, with an eye on its memory. It prints what it found, and its counters to standard error.
+/// Runs a program to its end and watches its memory. The program prints its findings, and its
+/// counters on standard error.
 pub fn watched(command: &mut Command) -> Result<Run> {
     let dir = temp_dir()?;
     let paths = ["found", "counters"].map(|name| dir.path().join(name));
@@ -90,7 +89,7 @@ pub fn watched(command: &mut Command) -> Result<Run> {
     let start = Instant::now();
     let mut child = spawn(command).with_context(|| process::describe(command))?;
     let id = child.id();
-    // The high-water mark only grows: what is missed is what grew in the last moments.
+    // The high-water mark only grows, so only growth in the last moments is missed.
     let watcher = thread::spawn(move || {
         let mut peak = None;
         while let Some(now) = peak_of(id) {
@@ -119,7 +118,7 @@ pub fn watched(command: &mut Command) -> Result<Run> {
     })
 }
 
-/// Returns the most memory that a process had at any time, in bytes; `None` for one that has ended.
+/// Returns the peak memory of a process in bytes, or `None` if it has ended.
 pub fn peak_of(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mut lines = status.lines();
@@ -128,8 +127,8 @@ pub fn peak_of(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Parses lines of a name and a number, which may have commas and a size behind it, as in
-/// `source_bytes 4,096 (4.0 KiB)`. Other lines are left out.
+/// Parses lines with a name and a number, which may have commas and be followed by a size, as in
+/// `source_bytes 4,096 (4.0 KiB)`. Skips other lines.
 pub fn parse(log: &str) -> Counters {
     log.lines().filter_map(counter).collect()
 }

@@ -1,57 +1,52 @@
-//! The runs of one work by one contender: medians, spread, and comparisons that can be undecided.
+//! Statistics of one workload and contender: medians, spread, and comparisons that may be undecided.
 
 use anyhow::{Error, Result};
 
 use super::run::Run;
 
-/// Rounds that a comparison needs at least: fewer have no spread.
+/// Rounds that a comparison needs. Fewer give no spread.
 pub const LEAST_ROUNDS: usize = 3;
 
-/// Runs that came to their end, and the errors of the others.
+/// Completed runs, and the errors of the others.
 #[derive(Debug, Default)]
 pub struct Samples {
     pub runs: Vec<Run>,
     pub failures: Vec<Error>,
 }
 
-/// The middle of some values, and how far they lie apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub median: f64,
-    /// The distance between the first and the third quartile: half of the values lie within it. Unlike
-    /// the standard deviation it is not changed by a single run that something delayed.
+    /// The interquartile range, which contains half of the values. Unlike the standard deviation, a
+    /// single delayed run does not change it.
     pub spread: f64,
-    /// The number of values.
     pub count: usize,
 }
 
-/// A comparison of two measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// The first median as a share of the second.
     pub ratio: f64,
-    /// The distance of the medians, as a share of the second.
+    /// The difference of the medians, as a share of the second.
     pub difference: f64,
     /// The sum of both spreads, as a share of the second median.
     pub spread: f64,
     pub verdict: Verdict,
 }
 
-/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The first takes less time.
     Faster,
     /// The first takes more time.
     Slower,
-    /// The spread is not smaller than the difference.
+    /// The difference does not exceed the spread.
     Undecided,
     /// There are too few rounds for a spread.
     TooFew,
 }
 
 impl Samples {
-    /// Adds a run, or why there is none.
     pub fn push(&mut self, run: Result<Run>) {
         match run {
             Ok(run) => self.runs.push(run),
@@ -59,25 +54,24 @@ impl Samples {
         }
     }
 
-    /// Sums up the times; `None` where there are no runs.
+    /// Summarises the times. Returns `None` if there are no runs.
     pub fn summary(&self) -> Option<Summary> {
         Summary::of(self.runs.iter().map(|run| run.seconds).collect())
     }
 
-    /// Returns the data that all runs found, or `None` where they differ.
+    /// Returns the data that all runs found, or `None` if they differ.
     pub fn found(&self) -> Option<&str> {
         let first = &self.runs.first()?.found;
         let is_same = self.runs.iter().all(|run| run.found == *first);
         is_same.then_some(first)
     }
 
-    /// Returns the most memory of all runs.
     pub fn peak(&self) -> Option<u64> {
         self.runs.iter().filter_map(|run| run.peak).max()
     }
 
-    /// Returns the median of a sum of counters, those that `is_asked` chooses by their names; `None` where no run has
-    /// counters. A counter that a run does not name is 0.
+    /// Returns the median of a sum of counters, selected by `is_asked`. Returns `None` if no run
+    /// has counters. A counter that a run does not list is 0.
     pub fn counter(&self, is_asked: impl Fn(&str) -> bool) -> Option<u64> {
         let counters = self.runs.iter().map(|run| &run.counters);
         let counted = counters.filter(|counters| !counters.is_empty());
@@ -92,7 +86,6 @@ impl Samples {
 }
 
 impl Summary {
-    /// Sums up values; `None` where there are none.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         Some(Self {
@@ -102,14 +95,12 @@ impl Summary {
         })
     }
 
-    /// Returns the spread as a share of the median.
     pub fn relative_spread(&self) -> f64 {
         share(self.spread, self.median)
     }
 }
 
 impl Verdict {
-    /// Returns the name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Faster => "faster",
@@ -121,8 +112,8 @@ impl Verdict {
 }
 
 impl Comparison {
-    /// Compares two measurements. With equal distributions and five rounds, about one comparison in eighty
-    /// is decided by chance.
+    /// Compares two measurements. With equal distributions and five rounds, about one comparison in
+    /// eighty is decided by chance.
     pub fn of(first: &Summary, second: &Summary) -> Self {
         let difference = (first.median - second.median).abs();
         let spread = first.spread + second.spread;
@@ -144,12 +135,13 @@ impl Comparison {
     }
 }
 
-/// Divides, but not by nothing: times of 0 are those that the clock could not tell from it.
+/// Divides, but never by 0: times of 0 are too short for the clock.
 fn share(part: f64, whole: f64) -> f64 {
     part / whole.max(1e-9)
 }
 
-/// Returns the value below which a share of the sorted values lies, between two of them where it falls there.
+/// Returns the value below which a share of the sorted values lies. Interpolates between two
+/// values.
 #[allow(clippy::as_conversions)] // Places in a list of a few thousand values at the most.
 fn quantile(sorted: &[f64], at: f64) -> Option<f64> {
     let place = at * (sorted.len().checked_sub(1)? as f64);
@@ -190,7 +182,7 @@ mod tests {
             (&[1.0][..], 1.0, 0.0),
             (&[2.0, 1.0], 1.5, 0.5),
             (&[5.0, 1.0, 3.0, 2.0, 4.0], 3.0, 2.0),
-            // A run that something delayed changes neither.
+            // A single delayed run changes neither median nor spread.
             (&[5.0, 1.0, 3.0, 2.0, 400.0], 3.0, 3.0),
             (&[2.0, 2.0, 2.0, 2.0, 900.0], 2.0, 0.0),
             (&[1.0, 2.0, 3.0, 4.0], 2.5, 1.5),
@@ -234,7 +226,7 @@ mod tests {
         }
         let comparison = Comparison::of(&times(1.5, 0.1, 5), &times(2.0, 0.3, 5));
         assert_eq!((comparison.difference, comparison.spread), (0.25, 0.2));
-        // A clock that tells nothing divides by nothing.
+        // A clock without resolution leads to a division by 0.
         let nothing = times(0.0, 0.0, 5);
         assert!(Comparison::of(&nothing, &nothing).ratio.is_finite());
     }

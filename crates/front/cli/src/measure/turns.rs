@@ -1,8 +1,9 @@
-//! The order of runs: everything once in each round, and the drivers of a row in turn.
+//! The order of runs: everything once per round, and the drivers of a row in turn.
 
-/// Returns the order for series with these rows, as rounds, from 1 on, and places in the list: row by row, and within a row
-/// in the order of the list. Every second round has the order within a row reversed, so that a slow minute of the machine,
-/// and the state in which a driver leaves it, meet all of them.
+/// Returns the order of runs for series with these rows, as pairs of a round (from 1) and an index.
+/// Each round takes row by row, and the series of a row in the order of the list. Every second
+/// round reverses the order within a row, so that a slow minute of the machine, and the state in
+/// which a driver leaves it, affect all drivers.
 pub fn turns<R: PartialEq>(rows: &[R], rounds: u32) -> Vec<(u32, usize)> {
     let first_of = |row: &R| rows.iter().position(|other| other == row);
     let mut series: Vec<usize> = (0..rows.len()).collect();

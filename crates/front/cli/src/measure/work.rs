@@ -1,7 +1,7 @@
-//! The work of the measured processes, as a hidden command of the program that measures: the same code for
-//! every driver, in processes of its own as a user's would be.
+//! `forerun __bench`'s workloads, as a hidden command: the same code for every driver, in separate
+//! processes, as a user's programs would be.
 //!
-//! Each returns what it found, so that runs over different drivers can be compared.
+//! Each workload returns its findings, so that runs over different drivers can be compared.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
@@ -15,11 +15,11 @@ use clap::ValueEnum;
 use fastrand::Rng;
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes asked for at once, as cat(1) and cp(1) do.
+/// Bytes per read, as in cat(1) and cp(1).
 pub const BUFFER: usize = 128 << 10;
 /// Length of a random read.
 pub const PAGE: u64 = 4096;
-/// Reads at random places, and threads that do these.
+/// Number of random reads, and of threads that do them.
 const READS: u64 = 4000;
 const THREADS: u64 = 2;
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
@@ -44,25 +44,24 @@ pub enum Work {
 }
 
 impl Work {
-    /// Returns its name in a command line.
     pub fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_string())
     }
 }
 
-/// Where work is done: below a directory, or in an image without a mount.
+/// The location of a workload: a directory, or an image without a mount.
 pub trait Place {
-    /// Calls `each` with all that is below the root.
+    /// Calls `each` with everything below the root.
     fn walk(&self, each: &mut dyn FnMut(&Found<'_>) -> Result<()>) -> Result<()>;
 
-    /// Opens a file, as cat(1) does: the kernel reads twice as far ahead; or for reads at random places.
+    /// Opens a file, either as cat(1) does, for which the kernel doubles its readahead, or for
+    /// random reads.
     fn open(&self, path: &Path, as_cat: bool) -> Result<Box<dyn Contents + '_>>;
 }
 
-/// What a walk comes across.
 pub struct Found<'f> {
-    /// Path below the root.
+    /// Path relative to the root.
     pub path: &'f [u8],
     pub kind: Kind,
     /// Opens a file, or reads the target of a link.
@@ -78,15 +77,14 @@ pub enum Kind {
     Other,
 }
 
-/// The bytes of a file.
 pub trait Contents: Sync {
     fn len(&self) -> Result<u64>;
 
     fn read_at(&self, out: &mut [u8], at: u64) -> io::Result<usize>;
 }
 
-/// Does some work, with at the most `most` bytes of a file, which are asked for by `chunk`. Returns the numbers of files and
-/// bytes, or a sum or digest over what was read.
+/// Runs a workload. Reads at most `most` bytes of a file, `chunk` bytes at a time. Returns the numbers
+/// of files and bytes, or a sum or digest of the contents.
 pub fn run(
     work: Work,
     place: &dyn Place,
@@ -129,7 +127,6 @@ pub fn run(
     Ok(format!("{files} {bytes}"))
 }
 
-/// Reads a file to its end, or to the bound. Returns the bytes that were read.
 fn consume(
     contents: &dyn Contents,
     most: u64,
@@ -149,15 +146,15 @@ fn consume(
     }
 }
 
-/// Computes the digest of a file, of `most` bytes of it at the most.
+/// Computes the digest of a file's first `most` bytes.
 pub fn digest(contents: &dyn Contents, most: u64) -> Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     consume(contents, most, 1 << 20, &mut |part| _ = hasher.update(part))?;
     Ok(hasher.finalize())
 }
 
-/// Computes the digest of a tree: the sum of the digests of all entries, in four parts, which does not depend on the order in
-/// which a driver lists a directory.
+/// Computes the digest of a tree: the sum of the digests of all entries, in four parts. It does not
+/// depend on the order in which a driver lists a directory.
 fn tree_digest(place: &dyn Place) -> Result<String> {
     let (mut sum, mut entries) = ([0_u64; 4], 0_u64);
     place.walk(&mut |found| {
@@ -185,8 +182,8 @@ fn tree_digest(place: &dyn Place) -> Result<String> {
     ))
 }
 
-/// Reads pages at places of a seeded sequence, with several threads. Returns the number of reads, and a sum over what was
-/// read.
+/// Reads pages at random offsets from a seeded sequence, with several threads. Returns the number
+/// of reads, and a sum over the contents.
 fn random(file: &dyn Contents, reads: u64, threads: u64) -> Result<String> {
     let pages = file.len()? / PAGE;
     ensure!(pages > 0, "less than a page");
@@ -205,7 +202,7 @@ fn random(file: &dyn Contents, reads: u64, threads: u64) -> Result<String> {
     Ok(format!("{reads} {sum:016x}"))
 }
 
-/// Computes FNV-1a over the words of the pages that it reads.
+/// Reads pages, and computes FNV-1a over their words.
 fn read_pages(file: &dyn Contents, mut rng: Rng, pages: u64, count: u64) -> Result<u64> {
     let mut page = vec![0; usize::try_from(PAGE)?];
     let mut sum = FNV_START;
@@ -233,12 +230,12 @@ impl Read for Stream<'_> {
     }
 }
 
-/// A directory. Paths of files are not below it.
+/// A directory. Paths of opened files are not relative to it.
 pub struct Below(pub PathBuf);
 
 impl Place for Below {
     fn walk(&self, each: &mut dyn FnMut(&Found<'_>) -> Result<()>) -> Result<()> {
-        // The listings that are being walked through, the innermost last.
+        // The open listings, innermost last.
         let mut open = vec![listing(&self.0)?];
         while let Some(listing_now) = open.last_mut() {
             let Some((path, kind)) = listing_now.next() else {
@@ -325,7 +322,6 @@ fn listing(dir: &Path) -> Result<std::vec::IntoIter<(PathBuf, FileType)>> {
 mod tests {
     use super::*;
 
-    /// Does some work on a tree of these files, and a link.
     fn in_tree(work: Work, files: &[(&str, Vec<u8>)], most: u64) -> Result<String> {
         let dir = tempfile::tempdir().unwrap();
         let mut paths = Vec::new();

@@ -73,7 +73,6 @@ pub struct MountArgs {
 }
 
 impl MountArgs {
-    /// Returns the arguments of a mount without options.
     pub fn new(image: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> Self {
         Self {
             foreground: false,
@@ -95,20 +94,20 @@ impl MountArgs {
     }
 }
 
-/// Differences for a call by the name of another program.
+/// Differences when called by the name of another program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LikeOther {
     /// `allow_other` does not imply `default_permissions`.
     pub permissive: bool,
-    /// The time without requests after which a mount that is not in use is taken down.
+    /// An unused mount is unmounted after this time without requests.
     pub idle: Option<Duration>,
 }
 
-/// Differences for a call by mount(8).
+/// Differences when called by mount(8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelperCall {
-    /// Do everything but mount.
+    /// Does everything except mounting.
     pub fake: bool,
-    /// Unknown mount options are no error.
+    /// Ignores unknown mount options.
     pub sloppy: bool,
 }

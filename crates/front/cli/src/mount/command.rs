@@ -1,6 +1,6 @@
 //! `forerun mount IMAGE DIR -- CMD`: a mount for as long as a command runs.
 //!
-//! The mount is made as any other, by processes in the background, which do not know of the command.
+//! Background processes make the mount as usual, and do not know about the command.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -23,11 +23,10 @@ use crate::exit::Exit;
 use crate::inherited;
 use crate::umount::{self, UmountArgs};
 
-/// Exit codes of shells for a command that cannot be run, and one that is not there.
+/// Exit codes of shells for a command that cannot be run or does not exist.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Mounts, runs the command, and unmounts.
 pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsString]) -> Result {
     let (options, _) = super::parse_options(context, args)?;
     if options.remount {
@@ -35,7 +34,8 @@ pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsStri
             "remount changes a mount; it runs no command",
         ));
     }
-    // Before the mount: a signal that comes in between must not leave it behind.
+    // Handlers are installed before mounting, so that a signal in between does not leave the mount
+    // behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGCHLD]);
     let mut signals = signals.map_err(|error| failed("handling signals", &error))?;
     match super::mount(context, args)? {
@@ -52,8 +52,8 @@ pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsStri
     Ok(exit.and(unmount(context, args)?))
 }
 
-/// Starts a thread that unmounts when the caller has ended: one that was killed has not. Files that are open are served
-/// until they are closed.
+/// Starts a thread that unmounts when the caller has ended, because a killed caller has not
+/// unmounted. Open files are served until they are closed.
 pub fn end_with(caller: OwnedFd, unmounter: Unmounter) -> Result<()> {
     let thread = std::thread::Builder::new().name("caller".to_string());
     let watching = thread.stack_size(128 << 10).spawn(move || {
@@ -67,7 +67,7 @@ pub fn end_with(caller: OwnedFd, unmounter: Unmounter) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts. What the command left running keeps its open files.
+/// Unmounts. Processes that the command left running keep their open files.
 fn unmount(context: &Context, args: &MountArgs) -> Result {
     let options = |lazy| UmountArgs {
         lazy,
@@ -104,8 +104,8 @@ fn run_command(program: &OsStr, words: &[OsString], signals: &mut Signals) -> Re
     }
 }
 
-/// Returns whether this process and its command are what a terminal has in its foreground. Ctrl-C there
-/// has reached the command already.
+/// Returns whether this process and its command are in the foreground of a terminal. If so, the
+/// command has already received Ctrl-C.
 fn is_in_foreground() -> bool {
     let terminal = std::fs::File::open("/dev/tty");
     terminal.is_ok_and(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
@@ -113,7 +113,7 @@ fn is_in_foreground() -> bool {
 
 fn pass_on(signal: i32, child: &Child) {
     if let Some(signal) = Signal::from_named_raw(signal) {
-        // The command was not waited for since it was found running, so its number is its own.
+        // The command was not waited for since it was seen running, so its id was not reused.
         let _has_ended = kill_process(Pid::from_child(child), signal);
     }
 }

@@ -1,9 +1,9 @@
-//! The process in the background.
+//! The background process of a mount.
 //!
-//! A fork would carry over one thread of many, so the program starts itself anew with the same
-//! arguments. The new process has a pipe for its standard output: one byte on it says that the mount
-//! answers. Until then its errors go to the caller's standard error like those of any command; if it
-//! ends without the byte, its exit code becomes the caller's.
+//! A fork would copy only one of many threads, so the program starts itself again with the same
+//! arguments. The standard output of the new process is a pipe: one byte on it says that the mount
+//! answers. Until then its errors go to the caller's standard error, like those of any command. If
+//! the process ends without that byte, its exit code becomes the caller's.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,42 +26,40 @@ use crate::exit::Exit;
 use crate::role::{self, Role};
 use crate::{inherited, secrets};
 
-/// Has a supervisor stay in its mount namespace, or leave it.
+/// Words that tell a supervisor to stay in its mount namespace, or to leave it.
 const STAY: &str = "stay";
 const LEAVE: &str = "leave";
-/// Has the mount of a process in the background end with the caller.
+/// Tells a background process to end its mount with the caller.
 const WITH_CALLER: &str = "with-caller";
 const READY: &[u8] = b".";
 
-/// Returns whether no caller is left that needs more than errors.
+/// Returns whether this process runs in the background, so that its caller needs only its errors.
 pub fn is_in_background() -> bool {
     role::is(Role::LoneServer) || role::is(Role::Server)
 }
 
-/// Returns whether the mount of this process is to end with the process that has started it, without a supervisor.
+/// Returns whether this process serves, without a supervisor, a mount that must end with the
+/// caller.
 pub fn ends_with_caller() -> bool {
     let this = role::of_this_process().filter(|this| this.role == Role::LoneServer);
     this.and_then(|this| this.word(0)).is_some()
 }
 
-/// The arguments of a supervisor, from the caller, which has read the command line.
+/// The arguments that a supervisor gets from the caller, which has parsed the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisorArgs {
-    /// Deaths in a minute that are made good.
+    /// Deaths per minute after which the server is still replaced.
     pub restarts: u32,
-    /// How much is logged.
     pub verbose: u8,
     pub log: Option<PathBuf>,
-    /// As [`used_devices`] returns it.
     pub used: Option<Vec<(u32, u32)>>,
-    /// Whether the mount is to end with the caller.
     pub ends_with_caller: bool,
-    /// Where the mount is, as the caller named it.
+    /// The mount point, as the caller named it.
     pub dir: OsString,
 }
 
 impl SupervisorArgs {
-    /// Returns the arguments, if this process is to be a supervisor.
+    /// Returns the arguments if this process is a supervisor.
     pub fn of_this_process() -> Option<Self> {
         let this = role::of_this_process().filter(|this| this.role == Role::Supervisor)?;
         let text = |number| this.word(number).and_then(OsStr::to_str);
@@ -87,9 +85,9 @@ impl SupervisorArgs {
     }
 }
 
-/// Returns the devices of the filesystems that a server opens files of, now or when it is replaced: its copy
-/// of the mount namespace must show them. Returns nothing where the server is to stay in the namespace, as
-/// the process of `auto_unmount` does.
+/// Returns the devices of the filesystems on which a server opens files, now or when it is
+/// replaced. Its copy of the mount namespace must contain them. Returns `None` if the server must
+/// stay in the namespace, as the process of `auto_unmount` does.
 pub fn used_devices(args: &MountArgs, options: &MountOptions) -> Option<Vec<(u32, u32)>> {
     if options.auto_unmount {
         return None;
@@ -109,7 +107,7 @@ const fn end(with_caller: bool) -> &'static str {
     if with_caller { WITH_CALLER } else { "" }
 }
 
-/// Encodes what [`used_devices`] returns: `stay`, or `leave,0:45,8:1`.
+/// Encodes the result of [`used_devices`]: `stay`, or `leave,0:45,8:1`.
 fn print_used(used: Option<&[(u32, u32)]>) -> String {
     let Some(used) = used else {
         return STAY.to_string();
@@ -133,16 +131,16 @@ fn parse_used(text: &str) -> Option<Option<Vec<(u32, u32)>>> {
     }
 }
 
-/// Returns a descriptor of the process that has started this one, which is readable once that process has ended. Returns nothing
-/// where it has ended, which [`ready`] finds out, and before Linux 5.3.
+/// Returns a descriptor of the parent process that becomes readable when the parent has ended.
+/// Returns `None` before Linux 5.3, and if the parent has already ended, which [`ready`] detects.
 pub fn caller() -> Option<OwnedFd> {
     let parent = rustix::process::getppid()?;
     let opened = pidfd_open(parent, PidfdFlags::empty()).ok();
     opened.filter(|_| rustix::process::getppid() == Some(parent))
 }
 
-/// Moves this process to a copy of its mount namespace, where the mount is to end with the programs of the
-/// old one. Returns the old one. This process has one thread.
+/// Moves this process, which has a single thread, to a copy of its mount namespace, so that the
+/// mount ends with the programs of the old namespace. Returns the old namespace.
 pub fn leave_namespace(used: Option<&[(u32, u32)]>) -> Result<Option<MountNamespace>> {
     let Some(used) = used else {
         return Ok(None);
@@ -153,7 +151,7 @@ pub fn leave_namespace(used: Option<&[(u32, u32)]>) -> Result<Option<MountNamesp
     left.map_err(|error| failed("leaving the mount namespace", &error))
 }
 
-/// Returns the mount namespace that the process which has started this one names.
+/// Returns the mount namespace that the parent process names.
 pub fn named_namespace() -> Option<MountNamespace> {
     let this = role::of_this_process()?;
     let namespace = this
@@ -162,7 +160,7 @@ pub fn named_namespace() -> Option<MountNamespace> {
     namespace.map(|link| MountNamespace::from_link(link.to_os_string()))
 }
 
-/// Returns the words that pass the mount namespace of the mount on to a process that is to be started.
+/// Returns the words that tell a new process the mount namespace of the mount.
 pub fn namespace_words(namespace: Option<&MountNamespace>) -> [OsString; 1] {
     [namespace
         .map(ToString::to_string)
@@ -170,8 +168,8 @@ pub fn namespace_words(namespace: Option<&MountNamespace>) -> [OsString; 1] {
         .into()]
 }
 
-/// Starts it, and returns when its mount answers, or it has failed. With `supervisor` it is a supervisor, and
-/// starts the process that serves.
+/// Starts the background process. Returns when its mount answers or it has failed. With
+/// `supervisor`, the process is a supervisor, which starts the server.
 pub fn start(supervisor: Option<&SupervisorArgs>, dir: &Path, ends_with_caller: bool) -> Result {
     let starting = |error| failed("starting the process that serves the mount", &error);
     let dir = dir.display();
@@ -224,8 +222,8 @@ fn exit_of(status: ExitStatus) -> Exit {
     same.unwrap_or(Exit::Mount)
 }
 
-/// Returns the command that runs the newest installed program with the arguments of this process, to
-/// serve the mount that this process keeps. The second value is as that of [`command`].
+/// Returns the command that runs the newest installed program with the arguments of this process,
+/// to serve this process's mount. The second value is the same as that of [`command`].
 pub fn server_command(
     namespace: Option<&MountNamespace>,
 ) -> io::Result<(Command, Option<OwnedFd>)> {
@@ -238,8 +236,9 @@ pub fn server_command(
     command(newest_program(), (Role::Server, &title), &words)
 }
 
-/// Returns the command that runs `program` in a role, with the words of that and the arguments of this process. The second
-/// value holds arguments with passwords, and must live until the process was started.
+/// Returns the command that runs `program` in a role, with the words of the role and the arguments
+/// of this process. The second value holds arguments with passwords, and must live until the
+/// process was started.
 pub fn command(
     program: PathBuf,
     (role, title): (Role, &str),
@@ -248,68 +247,67 @@ pub fn command(
     let mut command = Command::new(program);
     role::assign(&mut command, role, title);
     let argv = secrets::arguments();
-    // mount(8)'s helper is told by its name.
+    // The helper of mount(8) is recognised by its name.
     command.args(words).arg("--").args(argv.first());
-    // What follows `--` is the command that `mount` runs, once; other programs' names take none.
+    // The command after `--` is run once, by `mount`. Other programs' names accept none.
     let end = argv.iter().position(|word| word == "--");
     let end = end.filter(|_| forerun_compat::program(argv).is_none());
     let secrets = secrets::pass_on(&mut command, end.map_or(argv, |end| &argv[..end]))?;
     Ok((command, secrets))
 }
 
-/// Returns the program at the path that this process was started from: after an upgrade, the new one.
+/// Returns the path from which this process was started. After an upgrade, it has the new program.
 pub fn newest_program() -> PathBuf {
     let Ok(itself) = std::env::current_exe() else {
         return program();
     };
-    // The system's mark of a file that is there no more.
+    // The kernel's mark of a deleted file.
     let named = itself.as_os_str().as_bytes();
     let named = named.strip_suffix(b" (deleted)").unwrap_or(named);
     let named = PathBuf::from(OsStr::from_bytes(named));
     if named.is_file() { named } else { program() }
 }
 
-/// Returns a path of this program: the one that keeps its name in the list of processes, if that still
-/// leads here.
+/// Returns a path to this program: the one that keeps its name in the list of processes, if it
+/// still refers to this program.
 pub fn program() -> PathBuf {
     let itself = PathBuf::from("/proc/self/exe");
     let named = std::env::current_exe().ok().filter(|path| path.is_file());
     named.unwrap_or(itself)
 }
 
-/// Leaves the caller's job: Ctrl-C there is not meant for us, nor is the end of its terminal.
+/// Leaves the caller's job, so that Ctrl-C and the end of the terminal do not affect this process.
 ///
-/// The session stays the caller's. The kernel shares processors among sessions (autogroup), and lets a
-/// thread that waits for an answer stay on its CPU only where the thread that answers counts as the same
-/// session: `ls -lR` on a mount of another takes up to half as long again.
+/// The session stays the caller's. The kernel shares processors among sessions (autogroup), and a
+/// thread that waits for an answer stays on its CPU only if the answering thread is in the same
+/// session: `ls -lR` on a mount of another session takes up to half as long again.
 pub fn leave_job() -> Result<()> {
     match rustix::process::setpgid(None, None) {
-        // The leader of a session leads a group.
+        // A session leader already leads a group.
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(failed("leaving the process group", &error.into())),
     }
-    // A terminal with `stty tostop` stops what writes to it from the background: an error before the mount
-    // is made would never be told. Threads and programs that are started from here inherit it.
+    // A terminal with `stty tostop` stops background processes that write to it, so an error before
+    // the mount is made would never appear. Threads and child processes inherit the blocked signal.
     let mut stops = SigSet::empty();
     stops.add(Signal::SIGTTOU);
     let blocked = stops.thread_block();
     blocked.map_err(|error| failed("blocking SIGTTOU", &error.into()))
 }
 
-/// Tells the caller that the mount answers, and releases what could be in its way: the directory this
-/// process was started in, and the three standard files.
+/// Tells the caller that the mount answers, and releases resources that others may need: the
+/// working directory and the three standard files.
 pub fn ready(log: Option<File>) -> Result<()> {
     settle(log, true)
 }
 
-/// Tells the caller what [`ready`] tells, for a mount that was taken over: it stays even where no caller
-/// waits.
+/// Like [`ready`], for a mount that was taken over: it stays even if no caller waits.
 pub fn ready_to_go_on(log: Option<File>) -> Result<()> {
     settle(log, false)
 }
 
-/// Redirects standard error to the log or to `/dev/null`: the old process's pipe ends with that
-/// process.
+/// Redirects standard error to the log or to `/dev/null`, because the old process's pipe ends with
+/// that process.
 pub fn settle_stderr(log: Option<&File>) {
     let null = File::options().write(true).open("/dev/null");
     let redirected = match (log, &null) {
@@ -329,7 +327,7 @@ pub fn close_stdout() -> Result<()> {
     redirected.map_err(|error| failed("redirecting output", &error.into()))
 }
 
-/// Releases the directory that a supervisor was started in, and the caller's standard error.
+/// Releases a supervisor's working directory and the caller's standard error.
 pub fn settle_supervisor(log: Option<File>) -> Result<()> {
     let changed = std::env::set_current_dir("/");
     changed.map_err(|error| failed("changing to /", &error))?;
@@ -345,7 +343,7 @@ fn settle(log: Option<File>, caller_is_needed: bool) -> Result<()> {
     std::env::set_current_dir("/").map_err(|error| failed("changing to /", &error))?;
     rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&null)).map_err(redirecting)?;
     let mut stdout = io::stdout();
-    // A caller that is gone was interrupted, and wants no mount: the error unmounts.
+    // If the caller is gone, it was interrupted and wants no mount. The error unmounts.
     let told = stdout.write_all(READY).and_then(|()| stdout.flush());
     match told {
         Err(error) if !caller_is_needed => {

@@ -1,8 +1,8 @@
-//! The process that serves a mount has a supervisor (see [`supervisor`](super::supervisor)), and leaves the mount
-//! to a successor when the supervisor asks for it.
+//! The link between a serving process and its [`supervisor`](super::supervisor). The process hands
+//! its mount over to a successor when the supervisor asks for it.
 //!
-//! The supervisor's socket is the standard input of the process. The first message on it says whether a
-//! mount is to be made or to be taken over.
+//! The supervisor's socket is the standard input of the process. The first message on it says
+//! whether to make a mount or to take one over.
 
 use std::fs::Metadata;
 use std::io::{self, Write};
@@ -22,22 +22,21 @@ use crate::error::{Failure, Result, without_errno};
 use crate::exit::Exit;
 use crate::role::{self, Role};
 
-/// The first message from a supervisor to a process that it has started.
+/// The first message from a supervisor to a new server.
 pub struct Kept {
-    /// The socket to the supervisor.
     pub supervisor: Arc<Channel>,
-    /// The mount that is to be taken over; nothing where one is to be made.
+    /// The mount to take over. `None` if the process must make one.
     pub inherited: Option<Inherited>,
 }
 
-/// Returns what the supervisor says, where one has started this process.
+/// Receives the supervisor's message. Returns `None` if no supervisor started this process.
 pub fn kept() -> Result<Option<Kept>> {
     let stdin = io::stdin();
     if !role::is(Role::Server) {
         return Ok(None);
     }
     let peer = rustix::net::sockopt::socket_peercred(&stdin);
-    // Another mount in the place of the one that the supervisor has is no help.
+    // Only the parent can be the supervisor of this mount.
     if peer.ok().map(|peer| peer.pid) != rustix::process::getppid() {
         return Err(failure("the process that keeps the mount has ended"));
     }
@@ -60,15 +59,13 @@ pub fn kept() -> Result<Option<Kept>> {
 /// The handover of this process's mount to another process.
 pub struct Succession {
     giver: Giver,
-    /// The channel to the supervisor, or the reason why the mount is not kept.
+    /// The channel to the supervisor, or the reason why there is none.
     supervisor: std::result::Result<Arc<Channel>, String>,
-    /// Where `forerun status` asks this process.
+    /// The socket on which this process answers `forerun status`.
     socket: OnceLock<PathBuf>,
 }
 
 impl Succession {
-    /// Creates one for a mount that this process has begun to serve. Has the supervisor keep the mount, where
-    /// there is a supervisor and it does not have the mount already.
     pub fn new(
         args: &MountArgs,
         mount: &Mount,
@@ -99,31 +96,28 @@ impl Succession {
         Ok(this)
     }
 
-    /// Returns whether this is the device number of the mount.
     pub fn is_of(&self, device: &str) -> bool {
         let (major, minor) = self.device();
         device == format!("{major}:{minor}")
     }
 
-    /// Returns the device number of the filesystem.
     pub const fn device(&self) -> (u32, u32) {
         self.giver.device()
     }
 
-    /// Returns the process number of the supervisor, where there is one.
     pub fn supervisor(&self) -> Option<i32> {
         let is_kept = self.supervisor.is_ok();
         let parent = rustix::process::getppid().filter(|_| is_kept);
         parent.map(|pid| pid.as_raw_nonzero().get())
     }
 
-    /// Records that this process is asked at `socket`, which is to go with it.
+    /// Records the status socket, which is removed when this process leaves.
     pub fn asked_at(&self, socket: &Path) {
         let _is_set_once = self.socket.set(socket.to_path_buf());
     }
 
-    /// Has the supervisor start a successor, which ends this process. If that fails, `asker` is told, and
-    /// all stays as it was.
+    /// Asks the supervisor to start a successor, which ends this process. If that fails, tells
+    /// `asker` why and changes nothing.
     pub fn begin(&self, asker: &UnixStream) {
         let asked = match &self.supervisor {
             Err(why) => Err(why.clone()),
@@ -134,13 +128,14 @@ impl Succession {
             },
         };
         if let Err(why) = asked {
-            // A caller that has gone away needs no answer.
+            // A caller that has disconnected needs no answer.
             let _gone = (&*asker).write_all(why.as_bytes());
             tracing::warn!("not restarted: {why}");
         }
     }
 
-    /// Reports that the mount ends with this process, also where that does not show.
+    /// Tells the supervisor that the mount ends with this process, which the supervisor may not see
+    /// by itself.
     pub fn done(&self) {
         if let Ok(supervisor) = &self.supervisor {
             // A supervisor that has ended starts no other process.
@@ -148,7 +143,7 @@ impl Succession {
         }
     }
 
-    /// Starts a thread that carries out what the supervisor says.
+    /// Starts a thread that carries out the supervisor's messages.
     fn listen(self: &Arc<Self>) -> Result<()> {
         let Ok(supervisor) = &self.supervisor else {
             return Ok(());
@@ -175,11 +170,11 @@ impl Succession {
         Ok(())
     }
 
-    /// Ends this process, or says why not.
+    /// Ends this process, or tells the supervisor why not.
     fn leave(&self, supervisor: &Channel) {
         let end = || {
             tracing::info!("going on in another process");
-            // Our end, which follows, says the same.
+            // Closing the socket, which follows, has the same meaning.
             let _gone = FromServer::leaving(supervisor);
             if let Some(socket) = self.socket.get() {
                 let _gone = std::fs::remove_file(socket);
@@ -195,7 +190,8 @@ impl Succession {
     }
 }
 
-/// Returns whether a mount with these arguments has no supervisor, whatever the kernel can do.
+/// Returns whether a mount with these arguments never has a supervisor, whatever the kernel
+/// supports.
 pub fn is_alone(args: &MountArgs, options: &MountOptions) -> bool {
     let is_made = forerun_fuse::is_descriptor(&args.dir);
     is_made || options.restarts == 0 || args.trace.is_some() || args.remote.are_recorded()
@@ -219,8 +215,8 @@ fn failure(message: &str) -> Failure {
     Failure::new(Exit::Mount, "restart", without_errno(message))
 }
 
-/// Returns bytes that differ for an image that was put in the place of this one: the digest or the like
-/// of an image at a server; of files their inode, their length and the time of their last change.
+/// Returns bytes that differ if another image has replaced this one: the digest or version of a
+/// remote image; inode, length and modification time of files.
 pub fn identity(args: &MountArgs, options: &MountOptions, remotes: &[Arc<RemoteImage>]) -> Vec<u8> {
     let images = match args.layers.as_slice() {
         [] => std::slice::from_ref(&args.image),
@@ -234,14 +230,14 @@ pub fn identity(args: &MountArgs, options: &MountOptions, remotes: &[Arc<RemoteI
         None => of_file(image),
     };
     let mut parts: Vec<Vec<u8>> = local.map(of_local).collect();
-    // Those at servers, in the order in which they were opened: a container image has several.
+    // Remote images are in the order in which they were opened: a container image has several.
     let of_remote = |image: &Arc<RemoteImage>| image.identity().to_string().into_bytes();
     parts.extend(remotes.iter().map(of_remote));
     parts.extend(options.devices.iter().map(|device| of_file(device)));
     parts.join(&b' ')
 }
 
-/// Returns what [`identity`] does, for a volume that is written to.
+/// Returns the same as [`identity`] for a writable volume.
 pub fn identity_of_volume(args: &MountArgs) -> Vec<u8> {
     match args.image.metadata() {
         Ok(metadata) if !metadata.file_type().is_block_device() => {

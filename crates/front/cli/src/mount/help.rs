@@ -17,7 +17,6 @@ Examples:
   forerun mount --layer base.tar --layer app.tar /mnt   like a container
   forerun mount firmware.img /mnt -- make -C /mnt check";
 
-/// The mount options, for the long help and the man pages.
 pub const MOUNT_OPTIONS: &str = "\
 Mount options (-o, and the fourth field of /etc/fstab):
   via=HOW                as --via: auto, fuse or kernel
@@ -66,7 +65,6 @@ const FSTAB: &str = "\
 In /etc/fstab, if /sbin has the link mount.fuse.forerun to this program:
   /srv/a.img  /mnt/a  fuse.forerun  ro,nofail,allow_other  0 0";
 
-/// Returns what follows the options in the long help.
 pub fn long_help() -> String {
     [LONG_EXAMPLES, MOUNT_OPTIONS, FSTAB].join("\n\n")
 }

@@ -2,11 +2,11 @@
 //!
 //! `mount -t fuse.forerun IMAGE DIR` and fstab lines run `/sbin/mount.fuse.forerun` if it exists: a
 //! link to this program, recognised by its name. Otherwise `mount.fuse3` runs `forerun IMAGE DIR -o
-//! OPTIONS` through a shell. The first form is the better one: the second adds `suid,dev` to the
-//! options unless told otherwise, so these two words are ignored there.
+//! OPTIONS` through a shell. The first form is better: the second adds `suid,dev` to the options
+//! unless told otherwise, so these two words are ignored there.
 //!
-//! umount(8) runs `/sbin/umount.fuse.forerun` for a mount of the type. umount(2) alone cannot tell that the last changes of a
-//! volume could not be written.
+//! umount(8) runs `/sbin/umount.fuse.forerun` for a mount of the type, because umount(2) alone
+//! cannot report that the last changes of a volume could not be written.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,8 +22,8 @@ const UMOUNT_NAME: &str = "umount.fuse.forerun";
 const UMOUNT_USAGE: &str = "umount.fuse.forerun DIR [-flnrv] [-t TYPE]";
 const USAGE: &str = "mount.fuse.forerun IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]";
 
-/// Returns the arguments of a call by mount(8) and whether it asked for verbosity, if `argv` is one.
-/// `is_command` tells names of our own commands, which `argv[1]` then is not.
+/// Returns the arguments of a call by mount(8), and whether it asked for verbosity. Returns `None`
+/// for other calls. `is_command` recognises names of forerun's commands, which are not images.
 pub fn as_mount_helper(
     argv: &[OsString],
     is_command: &dyn Fn(&OsStr) -> bool,
@@ -49,7 +49,7 @@ pub fn as_mount_helper(
     }
 }
 
-/// Returns the arguments of a call by umount(8), if `argv` is one.
+/// Returns the arguments of a call by umount(8), or `None` for other calls.
 pub fn as_umount_helper(argv: &[OsString]) -> Option<Result<UmountArgs>> {
     let (name, rest) = argv.split_first()?;
     (Path::new(name).file_name()? == UMOUNT_NAME).then(|| parse_umount(rest))
@@ -75,7 +75,7 @@ fn parse_umount(argv: &[OsString]) -> Result<UmountArgs> {
                 b'f' => args.force = true,
                 b'l' => args.lazy = true,
                 b'n' | b'r' | b'v' => {}
-                // The type, and a namespace that umount(8) has entered itself.
+                // The type, and a namespace that umount(8) itself has entered.
                 b't' | b'N' => {
                     if letters.as_slice().is_empty() {
                         words.next().ok_or_else(usage)?;
@@ -93,7 +93,7 @@ fn parse_umount(argv: &[OsString]) -> Result<UmountArgs> {
     }
 }
 
-/// Returns the exit status that mount(8) understands: its own numbers, not those of our other commands.
+/// Returns the exit status in mount(8)'s own numbers, which differ from those of other commands.
 pub const fn helper_status(exit: Exit) -> u8 {
     match exit {
         Exit::Ok => 0,
@@ -124,7 +124,7 @@ fn parse(argv: &[OsString]) -> Result<(MountArgs, bool)> {
                 b'f' => call.fake = true,
                 b'v' => verbose = true,
                 b'n' => {}
-                // The type, and a namespace that mount(8) has entered itself: not our business.
+                // The type, and a namespace that mount(8) itself has entered, are ignored.
                 b'o' | b't' | b'N' => {
                     let attached = letters.as_slice();
                     let value = match attached {

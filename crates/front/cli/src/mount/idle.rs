@@ -1,4 +1,4 @@
-//! Ends a mount that no process uses, after a time without requests.
+//! Ends an unused mount after a time without requests.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,17 @@ use forerun_fuse::{Monitor, Mount, Operation, Unmounted};
 use super::failed;
 use crate::error::Result;
 
-/// The interval at which requests are counted.
+/// Interval at which requests are counted.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Starts a thread that unmounts once the kernel has sent no request for `time` and the mount is not in use.
+/// Starts a thread that unmounts once the kernel has sent no request for `time` and the mount is
+/// not in use.
 pub fn watch(mount: &Mount, time: Duration) -> Result<()> {
     let (monitor, unmounter) = (mount.monitor(), mount.unmounter());
     let thread = std::thread::Builder::new().name("idle".to_string());
     let watching = thread.stack_size(128 << 10).spawn(move || {
         let (mut before, mut since) = (requests(&monitor), Instant::now());
-        // Without a count the mount has ended.
+        // Without a count, the mount has ended.
         while before.is_some() {
             std::thread::sleep(INTERVAL.min(time));
             let now = requests(&monitor);
@@ -28,7 +29,7 @@ pub fn watch(mount: &Mount, time: Duration) -> Result<()> {
                     Ok(Unmounted::StillInUse) => since = Instant::now(),
                     Err(error) => return tracing::error!("{error}"),
                 }
-                // What unmounting asked for is no use of the mount.
+                // Requests caused by the attempt to unmount do not count as use.
                 before = requests(&monitor);
             }
         }
@@ -37,7 +38,7 @@ pub fn watch(mount: &Mount, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Returns how many requests the kernel has sent; nothing once the mount has ended.
+/// Returns how many requests the kernel has sent, or `None` once the mount has ended.
 fn requests(monitor: &Monitor) -> Option<u64> {
     let (_, requests) = monitor.counters()?;
     let counted = requests

@@ -1,4 +1,4 @@
-//! The report of a mount for Prometheus, by HTTP.
+//! The report of a mount for Prometheus, over HTTP.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::report::{Report, memory};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
-/// Begins to serve Prometheus, where the arguments ask for that. A mount that was taken over is in use: it goes on
-/// without metrics where these fail.
+/// Starts to serve metrics if the arguments ask for that. A mount that was taken over is in use, so
+/// it continues without metrics if this fails.
 pub fn begin(report: &Arc<Report>, args: &MountArgs, is_successor: bool) -> Result<()> {
     let Some(address) = &args.metrics else {
         return Ok(());
@@ -25,7 +25,6 @@ pub fn begin(report: &Arc<Report>, args: &MountArgs, is_successor: bool) -> Resu
     Ok(())
 }
 
-/// Formats the report in the text format of Prometheus.
 fn page(report: &Report) -> String {
     let Some((engine, requests)) = report.shown.monitor.counters() else {
         return String::new();
@@ -49,7 +48,6 @@ fn page(report: &Report) -> String {
     page.text
 }
 
-/// Reports how much of an image at a server is here, and what that cost.
 fn put_remote(page: &mut Page, status: &RemoteStatus) {
     let flag = |on: bool| u64::from(on);
     for (name, value) in [
@@ -82,7 +80,7 @@ fn put_remote(page: &mut Page, status: &RemoteStatus) {
     page.put("remote_waited_seconds_total", "counter", waited);
 }
 
-/// A page for Prometheus, with the label that all its values have.
+/// A page for Prometheus, with a label that all values have.
 struct Page {
     text: String,
     label: String,
@@ -106,7 +104,7 @@ impl Page {
     }
 }
 
-/// Escapes a label's value as the format wants it.
+/// Escapes a label's value as the format requires.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

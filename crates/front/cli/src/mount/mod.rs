@@ -1,7 +1,7 @@
-//! `forerun mount`, also as the helper that mount(8) calls.
+//! `forerun mount`, also as the helper of mount(8).
 //!
-//! Without `-f` a second process does the work (see [`daemon`]); this one returns when the mount
-//! answers, or with the error.
+//! Without `-f`, a background process serves the mount (see [`daemon`]), and this one returns when
+//! the mount answers or with the error.
 
 mod args;
 mod command;
@@ -65,8 +65,8 @@ pub use via::Via;
 pub use words::option_words;
 use words::parse_options;
 
-/// Mounts. In the foreground this returns when the mount has ended, else when it answers; with a command
-/// when that has ended.
+/// Mounts. In the foreground, returns when the mount has ended, otherwise when it answers. With a
+/// command, returns when the command has ended.
 pub fn run(context: &Context, args: &MountArgs) -> Result {
     match args.command.as_slice() {
         [] => mount(context, args),
@@ -122,8 +122,8 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
     serve(context, args, options, kept, in_background)
 }
 
-/// Mounts in this process, which a user started in the foreground or another process in the background.
-/// Returns when the mount has ended.
+/// Mounts in this process, which is a foreground process or was started in the background. Returns
+/// when the mount has ended.
 fn serve(
     context: &Context,
     args: &MountArgs,
@@ -139,7 +139,8 @@ fn serve(
             None => daemon::leave_namespace(daemon::used_devices(args, &options).as_deref())?,
         };
     }
-    // Before the mount: a signal that comes in between must not leave one behind.
+    // Handlers are installed before mounting, so that a signal in between does not leave the mount
+    // behind.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let signals = signals.map_err(|error| failed("handling signals", &error))?;
     let caller = daemon::ends_with_caller().then(daemon::caller).flatten();
@@ -200,8 +201,8 @@ fn serve(
     Ok(Exit::Ok)
 }
 
-/// Tells the caller that the mount is ready and sends standard error to the log. After that, only a foreground
-/// process without a log still writes to the terminal.
+/// Tells the caller that the mount is ready, and redirects standard error to the log. After that,
+/// only a foreground process without a log writes to the terminal.
 fn leave_the_terminal(log: Option<File>, is_successor: bool, in_background: bool) -> Result<()> {
     if is_successor {
         daemon::ready_to_go_on(log)?;
@@ -214,14 +215,12 @@ fn leave_the_terminal(log: Option<File>, is_successor: bool, in_background: bool
     Ok(())
 }
 
-/// Changes the flags of the mount on the directory.
 fn remount(args: &MountArgs, options: &MountOptions) -> Result {
     let done = forerun_fuse::remount(&args.dir, options);
     done.map_err(|error| mount_failure(&error, args))?;
     Ok(Exit::Ok)
 }
 
-/// Starts to report the mount, to `forerun status` and to Prometheus.
 fn tell(
     args: &MountArgs,
     mount: &Mount,
@@ -278,12 +277,11 @@ fn mount_open(
     Ok((mount, succession))
 }
 
-/// Creates the failure that the system refused something that a mount needs besides mounting.
+/// Creates the failure for a resource, besides the mount itself, that the system refused.
 fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::new(Exit::Mount, "mount", format!("{what}: {}", reason(error)))
 }
 
-/// Converts the mount options about the image into the arguments of the other commands.
 fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
     ImageArgs {
         image: args.image.clone(),
@@ -312,7 +310,6 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
     }
 }
 
-/// Returns the name of the image, or of the layers, for `forerun status`.
 fn image_name(args: &MountArgs) -> String {
     match args.layers.as_slice() {
         [] => remote::shown(&args.image),
@@ -320,7 +317,7 @@ fn image_name(args: &MountArgs) -> String {
     }
 }
 
-/// Returns the image's name for `df`: its absolute path, where that can be found.
+/// Returns the image's name for `df`: its absolute path if possible.
 fn fsname(args: &MountArgs) -> String {
     let image = &args.image;
     if remote::is_remote(image) || !args.layers.is_empty() {
@@ -349,11 +346,11 @@ fn mount_failure(error: &MountError, args: &MountArgs) -> Failure {
     }
 }
 
-/// Handles signals on a thread of its own. The first one unmounts. If the mount is in use it is served,
-/// out of sight, until its last user is gone, but no request waits longer than a second for the source
-/// from then on. The second signal ends the process at once.
+/// Handles signals in a thread. The first one unmounts. If the mount is in use, it is detached and
+/// served until its last user has closed it, but no request then waits longer than a second for the
+/// source. The second signal ends the process at once.
 ///
-/// On SIGHUP, mirrors and credentials of an image at a server are read again.
+/// SIGHUP reads the mirrors and credentials of a remote image again.
 fn watch(
     mut signals: Signals,
     unmounter: Unmounter,
@@ -375,7 +372,7 @@ fn watch(
             }
             asked = true;
             if forerun_fuse::is_descriptor(unmounter.path()) {
-                // The mount is another program's; the connection ends with this process.
+                // Another program made the mount; the connection ends with this process.
                 succession.done();
                 std::process::exit(i32::from(Exit::Ok.code()));
             }
@@ -397,7 +394,7 @@ fn watch(
     Ok(())
 }
 
-/// Ends the process soon, if the source keeps a request that nothing else ends.
+/// Ends the process soon if a request hangs in the source and cannot be cancelled.
 fn end_if_stuck(ending: Ending, succession: Arc<Succession>) {
     let thread = std::thread::Builder::new().name("ending".to_string());
     let waiting = thread.spawn(move || {
@@ -412,8 +409,8 @@ fn end_if_stuck(ending: Ending, succession: Arc<Succession>) {
     }
 }
 
-/// Prints the counts of the kernel's requests, with `--stats`. The engine's counters are printed after
-/// that, as for every command.
+/// Prints the counts of the kernel's requests, for `--stats`. The engine's counters are printed
+/// afterwards, as for every command.
 fn print_requests(context: &Context, mount: &Mount) {
     use std::io::Write;
     if !context.global.stats {
@@ -421,7 +418,7 @@ fn print_requests(context: &Context, mount: &Mount) {
     }
     let requests = mount.requests();
     let mut stderr = io::stderr().lock();
-    // Without a standard error nothing can be reported.
+    // If standard error is gone, nothing can be reported.
     let _ = if context.global.json {
         let counts = requests
             .iter()

@@ -1,7 +1,7 @@
-//! The process beside a server in its sandbox, which mounts and unmounts for it.
+//! The helper process that mounts and unmounts for a sandboxed server.
 //!
-//! It is this program with the same arguments, so that the server need not tell it what to mount where.
-//! It opens no image, and ends when its server has ended, or with `auto_unmount` when the mount has.
+//! It is this program with the same arguments, so that the server need not tell it what to mount
+//! where. It opens no image, and ends with its server, or with the mount if `auto_unmount` is set.
 
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -21,7 +21,6 @@ use crate::exit::Exit;
 use crate::inherited;
 use crate::role::{self, Role};
 
-/// Returns whether this is the process beside a server.
 pub fn is_it() -> bool {
     role::is(Role::Mounter)
 }
@@ -40,7 +39,7 @@ pub fn start(dir: &Path, options: &MountOptions) -> Result<Outside> {
     let command = daemon::command(daemon::program(), (Role::Mounter, &title), &words);
     let (mut command, secrets) = command.map_err(starting)?;
     if options.auto_unmount {
-        // What kills the server with its group leaves the watchdog.
+        // A signal that kills the server's process group spares the helper.
         command.process_group(0);
     }
     let process = command
@@ -53,21 +52,21 @@ pub fn start(dir: &Path, options: &MountOptions) -> Result<Outside> {
     Ok(Outside::new(ours, process))
 }
 
-/// Answers the server until that ends.
+/// Serves the server's requests until the server ends.
 pub fn run(args: &MountArgs, options: &mut MountOptions) -> Result {
     options.namespace = daemon::named_namespace();
     if options.fsname.is_none() {
         options.fsname = Some(fsname(args));
     }
     let serving = |error: io::Error| failed("mounting for another process", &error);
-    // They are meant for the server, and reach all of its group.
+    // These signals are meant for the server, but reach its whole group.
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         let ignored = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
         ignored.map_err(serving)?;
     }
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(serving)?;
     let dir = std::path::absolute(&args.dir).map_err(serving)?;
-    // It keeps nothing busy.
+    // The helper keeps no directory busy.
     env::set_current_dir("/").map_err(serving)?;
     inherited::close_named();
     serve_outside(&socket, &dir, options).map_err(serving)?;

@@ -1,4 +1,4 @@
-//! `--partition` of a mount: the offset and size of the image, from the partition table.
+//! `--partition` of a mount: sets offset and size of the image from the partition table.
 //!
 //! Each process of the mount reads the table itself, before it enters its sandbox.
 
@@ -12,7 +12,7 @@ use super::MountArgs;
 use crate::error::{Failure, Result};
 use crate::{partition, remote};
 
-/// Returns the value of `partition=` in mount options, or nothing for other words.
+/// Returns the value of `partition=` in mount options, or `None` for other words.
 pub fn from_option(word: &str) -> Option<Result<u32>> {
     let value = match word.split_once('=') {
         Some(("partition", value)) => value,
@@ -26,7 +26,7 @@ pub fn from_option(word: &str) -> Option<Result<u32>> {
     )
 }
 
-/// Sets the place of the image to that of a partition.
+/// Sets offset and size of the image to those of a partition.
 pub fn set(args: &MountArgs, options: &mut MountOptions, number: u32) -> Result<()> {
     if options.offset != 0 || options.size.is_some() {
         let message = "a partition has its own offset and size: leave one of them out";

@@ -1,4 +1,4 @@
-//! Mounts that a directory has already, by the kernel or by a process of ours.
+//! Existing mounts on the directory, by the kernel or by a forerun process.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::Via;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
-/// Refuses to mount on a directory where a forerun mount already exists. For a FUSE mount it leaves a dead old one to
+/// Refuses to mount on a directory that already has a forerun mount. A dead FUSE mount is left to
 /// [`forerun_fuse::mount`], which can replace it.
 pub fn refuse(dir: &Path, via: Via) -> Result<()> {
     let Ok(Some(entry)) = forerun_sys::mountpoint::mount_at(dir) else {

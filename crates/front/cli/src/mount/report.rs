@@ -1,5 +1,5 @@
-//! Reports of a serving process about itself: to `forerun status` by a [socket](crate::socket) of the file system, to
-//! Prometheus by HTTP. Both are the same numbers.
+//! Reports of a serving process about itself: to `forerun status` by a [socket](crate::socket), to
+//! Prometheus over HTTP. Both have the same numbers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,33 +20,26 @@ use crate::error::Result;
 use crate::remote;
 use crate::socket::Unnamed;
 
-/// A mount, as it is reported.
 pub struct Report {
     pub dir: PathBuf,
     /// The image, without credentials.
     pub image: String,
-    /// The server of the mount, with its counters.
     pub shown: Shown,
-    /// The image's source, where that is at a server.
+    /// The remote images that the mount reads.
     pub remotes: Vec<Arc<RemoteImage>>,
     /// Memory for cached blocks, and the limit of the process.
     memory: MemoryUse,
-    /// The sandbox of the process.
     sandbox: Value,
     since: u64,
 }
 
-/// The server of a mount.
 pub struct Shown {
     pub monitor: Monitor,
-    /// Number of the filesystem.
     pub device: (u32, u32),
-    /// The process that keeps the mount, where there is one.
     pub supervisor: Option<i32>,
 }
 
 impl Report {
-    /// Creates the report of a mount that has just begun.
     pub fn new(
         dir: &Path,
         image: String,
@@ -67,7 +60,7 @@ impl Report {
         }
     }
 
-    /// Returns the whole report; nothing once the mount has ended.
+    /// Returns the whole report, or `None` once the mount has ended.
     pub fn json(&self) -> Option<Value> {
         let Shown {
             monitor,
@@ -109,7 +102,7 @@ impl Report {
     }
 }
 
-/// Reads how much memory of this process is not shared with files, in bytes.
+/// Returns the memory of this process that is not shared with files, in bytes.
 pub fn memory() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut fields = statm.split_whitespace().skip(1).map(str::parse::<u64>);
@@ -123,8 +116,8 @@ pub fn memory() -> u64 {
     }
 }
 
-/// Starts to report a mount, to `forerun status` and to Prometheus. A mount that was taken over is in
-/// use: it goes on without metrics where these fail.
+/// Starts reporting a mount to `forerun status` and to Prometheus. A mount that was taken over is
+/// in use, so it continues without metrics if these fail.
 pub fn begin(
     report: Report,
     args: &MountArgs,

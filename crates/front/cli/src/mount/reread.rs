@@ -1,8 +1,8 @@
-//! SIGHUP has mirrors and credentials read again, and servers asked for the image anew.
+//! Reads mirrors and credentials again on SIGHUP, and contacts the servers of the image anew.
 //!
-//! Servers may not answer, and the thread that takes signals must be free for others. So this has a
-//! thread of its own, which the first SIGHUP starts. It does one thing at a time; signals that arrive
-//! meanwhile make it run once more, however many they are.
+//! Servers may not answer, and the signal thread must stay responsive, so the first SIGHUP starts a
+//! separate thread. Signals that arrive while it works make it run once more, however many they
+//! are.
 
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
@@ -13,16 +13,15 @@ use crate::args::RemoteArgs;
 
 type Work = Box<dyn FnMut() + Send>;
 
-/// Reads again whenever it is asked to.
 pub struct Rereading {
-    /// Until the thread has it.
+    /// Set until the thread is started.
     work: Option<Work>,
     asked: Option<SyncSender<()>>,
 }
 
 impl Rereading {
-    /// Creates one for `images` with the options of their command line; nothing if there are none. It does not
-    /// keep the images open.
+    /// Creates a rereader for `images` with the options of their command line. Returns `None` if
+    /// there are no images. Does not keep the images open.
     pub fn of(images: &[Arc<RemoteImage>], mut args: RemoteArgs) -> Option<Self> {
         let weak: Vec<_> = images.iter().map(Arc::downgrade).collect();
         let reread = move || {
@@ -49,14 +48,14 @@ impl Rereading {
         }
     }
 
-    /// Has it done, and does not wait for that.
+    /// Requests a reread, and does not wait for it.
     pub fn ask(&mut self) {
         if let Some(work) = self.work.take() {
             self.asked = start(work);
         }
         let sent = self.asked.as_ref().map(|asked| asked.try_send(()));
         match sent {
-            // What is asked for already begins later than now.
+            // A queued request will start later than now, so it covers this one.
             Some(Ok(()) | Err(TrySendError::Full(()))) => {}
             Some(Err(TrySendError::Disconnected(()))) | None => {
                 tracing::error!(
@@ -70,7 +69,7 @@ impl Rereading {
 fn start(mut work: Work) -> Option<SyncSender<()>> {
     let (asked, asks) = sync_channel(1);
     let thread = std::thread::Builder::new().name("reread".to_string());
-    // The question is taken before the work begins: one that comes during it is another one.
+    // A request is dequeued before its work begins, so one that arrives during the work is queued.
     let started = thread.spawn(move || asks.into_iter().for_each(|()| work()));
     started.is_ok().then_some(asked)
 }
@@ -100,7 +99,7 @@ mod tests {
         end.send(()).unwrap();
         begins.recv_timeout(patience).unwrap();
         end.send(()).unwrap();
-        // The thread ends with what it was asked, and its end of the channel with it.
+        // The thread and its end of the channel end after the queued request.
         drop(rereading);
         assert!(begins.recv_timeout(patience).is_err(), "only once more");
     }

@@ -1,4 +1,5 @@
-//! The sandbox of a process that serves a mount: what it keeps, and what is open before it enters.
+//! The sandbox of a process that serves a mount: the access it keeps, and the files it opens before
+//! entering the sandbox.
 
 use std::fs::File;
 use std::io;
@@ -17,31 +18,31 @@ use crate::error::{Failure, Result};
 use crate::socket::Unnamed;
 use crate::{objects, source};
 
-/// An image or volume to mount.
 pub enum Open {
     Image {
         image: Box<Image>,
-        /// The mount of it that this process takes over.
+        /// The mount that this process takes over.
         inherited: Option<Inherited>,
     },
-    /// For writing as well.
+    /// Also for writing.
     Volume {
         volume: Box<VolumeMut>,
-        /// As it was found before the process was confined, which may keep it from the file's directory.
+        /// Computed before the process was confined, which may block access to the file's
+        /// directory.
         identity: Vec<u8>,
-        /// The mount of it that this process takes over, from one that has ended.
+        /// The mount that this process takes over from an ended process.
         turn: Option<Turn>,
     },
 }
 
-/// Starts the process that mounts and unmounts for this one, and does what mounting begins with.
+/// Starts the helper process that mounts and unmounts for this one, and prepares the mount.
 fn start_outside(
     context: &Context,
     args: &MountArgs,
     options: &mut MountOptions,
     inherited: Option<&Inherited>,
 ) -> Result<()> {
-    // The caller has mounted already, and unmounts.
+    // The caller has mounted already, and will unmount.
     let is_made = forerun_fuse::is_descriptor(&args.dir);
     if (!context.global.no_sandbox || options.auto_unmount) && !is_made {
         if inherited.is_none() {
@@ -57,8 +58,8 @@ fn start_outside(
     Ok(())
 }
 
-/// Opens what is to be mounted: first the files, then, in the sandbox, what is in them. `is_kept`:
-/// another process holds the mount as well.
+/// Opens the files of the mount and then, in the sandbox, parses their contents. `is_kept` means
+/// that another process holds the mount as well.
 pub fn open(
     context: &Context,
     args: &MountArgs,
@@ -77,12 +78,12 @@ pub fn open(
         Some(inherited) if inherited.is_volume() => {
             return open_again(context, args, options, &sandbox, (inherited, log));
         }
-        // What was mounted as an image stays one, whatever could be done with it now.
+        // A mount of an image stays one, even if the image could now be mounted as a volume.
         Some(_) => None,
     };
     if let Some(prepared) = prepared {
         refuse_descriptor(args)?;
-        // Its lock for reading begins with a look for devices that are made of the file.
+        // The lock for reading first looks for devices that are made from the file.
         let sandbox = sandbox.read("/sys");
         let identity = handover::identity_of_volume(args);
         begin_state(is_kept, options)?;
@@ -119,8 +120,8 @@ pub fn open(
     Ok(opened)
 }
 
-/// Refuses to change a volume through a mount of another program: forerun does not unmount it, and a signal would
-/// end it before the last changes are written.
+/// Refuses to change a volume through another program's mount. forerun does not unmount it, and a
+/// signal would end it before the last changes are written.
 fn refuse_descriptor(args: &MountArgs) -> Result<()> {
     if !forerun_fuse::is_descriptor(&args.dir) {
         return Ok(());
@@ -129,7 +130,7 @@ fn refuse_descriptor(args: &MountArgs) -> Result<()> {
     Err(Failure::usage(message).hint("-o ro shows it on a descriptor"))
 }
 
-/// Makes the state table for the next server, where there can be one.
+/// Creates the state table for the next server, if there can be one.
 fn begin_state(is_kept: bool, options: &mut MountOptions) -> Result<()> {
     if is_kept {
         let state = StateFile::new();
@@ -151,8 +152,8 @@ fn open_image(
     })
 }
 
-/// Opens a volume whose mount this process takes over, once the process that serves it has ended. What
-/// does not need the volume comes before that: it is not served meanwhile.
+/// Opens a volume whose mount this process takes over, once the old process has ended. Everything
+/// that does not need the volume is done before that, because the volume is not served meanwhile.
 fn open_again(
     context: &Context,
     args: &MountArgs,
@@ -174,8 +175,8 @@ fn open_again(
     })
 }
 
-/// Returns the sandbox of a serving process: the sockets and pipes that are open, and `/proc`, to look
-/// where requesting threads run.
+/// Returns the sandbox of a serving process: the open sockets and pipes, and `/proc`, to look up
+/// the CPUs of requesting threads.
 fn sandbox(args: &MountArgs, options: &MountOptions) -> Sandbox {
     let image = image_args(args, options);
     let mut sandbox = for_images(&image)
@@ -186,7 +187,7 @@ fn sandbox(args: &MountArgs, options: &MountOptions) -> Sandbox {
         sandbox = sandbox.sockets(Sockets::New);
     }
     if let Some(objects) = &options.objects {
-        // The kernel is given objects to read by itself.
+        // Object files are passed to the kernel, which reads them itself.
         sandbox = sandbox.lend(objects).keep(Capabilities::SYS_ADMIN);
     }
     sandbox

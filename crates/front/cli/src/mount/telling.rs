@@ -1,4 +1,4 @@
-//! The thread that answers processes that ask at the socket.
+//! The thread that answers status questions.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -8,19 +8,20 @@ use super::handover::Succession;
 use super::report::Report;
 use crate::socket::{Unnamed, question};
 
-/// Answers processes that ask at the socket, as long as it is kept.
+/// Answers status questions until dropped.
 pub struct Telling {
     socket: PathBuf,
 }
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        // The next process that asks removes what is left behind.
+        // If this fails, the next process that asks removes the socket.
         let _ = std::fs::remove_file(&self.socket);
     }
 }
 
-/// Begins to answer; with no `succession`, no process can take over. A mount goes on without it.
+/// Starts to answer. Without `succession`, no process can take the mount over. If this fails, the
+/// mount still works.
 pub fn tell(
     unnamed: Unnamed,
     report: &Arc<Report>,

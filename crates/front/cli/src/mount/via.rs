@@ -1,8 +1,8 @@
-//! The servers of a mount: a process of ours through FUSE, or the kernel's own driver.
+//! The servers of a mount: a forerun process through FUSE, or the kernel's own driver.
 //!
-//! FUSE is the default: it needs no privilege, takes every option, and keeps untrusted bytes away from
-//! the kernel. `auto` lets the kernel serve where that comes to the same, and says what it chose and
-//! why.
+//! FUSE is the default: it needs no privilege, supports every option, and keeps untrusted bytes
+//! away from the kernel. `auto` uses the kernel if the result is the same, and reports its choice
+//! and the reason.
 
 use std::io::ErrorKind;
 
@@ -19,7 +19,6 @@ use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::{remote, size, umount};
 
-/// Why the kernel cannot show several layers as one tree.
 const CONTAINER: &str = "this is a container image, whose layers the kernel's drivers do not merge";
 const WITHOUT: &str = "--via fuse does without the kernel's driver";
 
@@ -36,7 +35,7 @@ pub enum Via {
 }
 
 impl Via {
-    /// Returns the value of `via=` in mount options, or nothing for other words.
+    /// Returns the value of `via=` in mount options, or `None` for other words.
     pub fn from_option(word: &str) -> Option<Result<Self>> {
         let value = match word.split_once('=') {
             Some(("via", value)) => value,
@@ -57,7 +56,7 @@ impl Via {
     }
 }
 
-/// Has the kernel mount the image. Returns nothing where FUSE is to do that.
+/// Mounts the image with the kernel's driver. Returns `None` if FUSE must do it.
 pub fn by_kernel(
     context: &Context,
     args: &MountArgs,
@@ -88,7 +87,7 @@ pub fn by_kernel(
     if args.helper.is_some_and(|call| call.fake) {
         return Ok(Some(Exit::Ok));
     }
-    // An interrupt in the middle would leave a loop device behind: it has to wait.
+    // An interrupt in between would leave a loop device behind, so it has to wait.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let mut signals = signals.map_err(|error| failed("handling signals", &error))?;
     match forerun_kernel::mount(&image, &args.image, &args.dir, &kernel_options(options)) {
@@ -109,7 +108,7 @@ pub fn by_kernel(
             Ok(Some(Exit::Interrupted))
         }
         Err(error) if via == Via::Auto && !is_of_place(&error) => {
-            // From here on an interrupt ends us at once, as before.
+            // From here on, an interrupt ends the process at once again.
             drop(signals);
             drop(OnInterrupt::new(|| ()));
             let reason = without_errno(&error.to_string());
@@ -132,7 +131,6 @@ fn told(context: &Context, mounted: &Mounted, via: Via) {
     }
 }
 
-/// Returns the failure for an image at a server.
 fn at_server(args: &MountArgs) -> Failure {
     let image = remote::shown(&args.image);
     let hint = format!(
@@ -142,7 +140,7 @@ fn at_server(args: &MountArgs) -> Failure {
     Failure::usage(message).of(image).hint(hint)
 }
 
-/// Returns the first given option that only a process of ours can honour.
+/// Returns the first given option that only a forerun process supports.
 fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static str> {
     let default = MountOptions::default();
     let named = [
@@ -165,7 +163,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (options.fsname.is_some(), "fsname="),
         (options.subtype != default.subtype, "subtype="),
     ];
-    // The kernel honours no option that is not among its own.
+    // Options without a kernel equivalent must have their defaults.
     let mut rest = options.clone();
     rest.offset = default.offset;
     rest.size = default.size;
@@ -185,7 +183,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
 }
 
 /// Converts the options for a mount by the kernel. Every such mount has `allow_other` and
-/// `default_permissions`; the image knows offset and size.
+/// `default_permissions`. Offset and size are in the image's arguments.
 fn kernel_options(options: &MountOptions) -> Options {
     let mut kernel = Options::default();
     kernel.devices.clone_from(&options.devices);
@@ -197,7 +195,8 @@ fn kernel_options(options: &MountOptions) -> Options {
     kernel
 }
 
-/// Returns whether FUSE would meet the same: it is about where to mount, not about the image.
+/// Returns whether FUSE would fail in the same way, because the error concerns the mount point and
+/// not the image.
 const fn is_of_place(error: &Error) -> bool {
     matches!(
         error,

@@ -1,7 +1,7 @@
-//! Whether a mount is for reading and writing, and what it is mounted from then.
+//! Decides whether a mount is read-write, and opens the volume of one that is.
 //!
-//! Formats whose volumes change are mounted read-write as everywhere, unless `ro` says otherwise or the
-//! file may not be written. All others are read-only; a user that asked for `rw` is told.
+//! Formats with changeable volumes are mounted read-write as usual, unless `ro` is given or the
+//! file may not be written. All others are read-only, and a user who asked for `rw` is told.
 
 use std::fs::File;
 use std::io;
@@ -23,24 +23,25 @@ use crate::patience::{after_the_end, patiently};
 use crate::source;
 use crate::target::open_empty;
 
-/// A volume that is open for reading and writing, and of which nothing has been parsed.
+/// A volume that is open for reading and writing, but not yet parsed.
 pub struct PreparedVolume {
     device: Held<FileDevice>,
-    /// The same file for reading: the volume may turn out to be one that can only be read.
+    /// The same file for reading, because the volume may turn out to be readable only.
     readable: Option<File>,
     open: OpenOptions,
-    /// Whether the command line insists on writing.
+    /// Whether the command line demands writing.
     asked: bool,
 }
 
-/// Opens the device of a volume for reading and writing; nothing where it is to be mounted read-only.
+/// Opens the device of a volume for reading and writing. Returns `None` if it is to be mounted
+/// read-only.
 pub fn prepare(
     context: &Context,
     args: &MountArgs,
     options: &MountOptions,
     trace: Option<&Arc<TraceWriter>>,
 ) -> Result<Option<PreparedVolume>> {
-    // mount(8) says rw of whatever is not said to be ro.
+    // mount(8) passes rw unless the user gave ro.
     let asked = options.rw_asked && args.helper.is_none();
     if !args.layers.is_empty() || DiskImage::parse(&args.image).is_some() {
         if asked {
@@ -51,7 +52,7 @@ pub fn prepare(
     let mut open = options.open_options();
     open.format.clone_from(&args.format);
     open.events = trace.map(as_sink);
-    // If this fails, opening it as an image fails too, and reports the error.
+    // If this fails, opening it as an image fails too and reports the error.
     let is_remote = crate::remote::is_remote(&args.image);
     let possible = match VolumeMut::is_possible(&args.image, &open) {
         Ok(possible) => possible && !is_remote,
@@ -94,7 +95,7 @@ pub fn prepare(
     }
 }
 
-/// Opens the volume; its file for reading where the state of the volume allows no more.
+/// Opens the volume, or its file for reading if the state of the volume allows no more.
 pub fn open(
     context: &Context,
     args: &MountArgs,
@@ -122,7 +123,7 @@ pub fn open(
     }
 }
 
-/// Opens the device of a volume whose mount this process takes over. The process that had it has ended.
+/// Opens the device of a volume whose mount this process takes over. The old process has ended.
 pub fn prepare_again(args: &MountArgs, options: &MountOptions) -> Result<PreparedVolume> {
     let mut open = options.open_options();
     open.format.clone_from(&args.format);
@@ -135,7 +136,6 @@ pub fn prepare_again(args: &MountArgs, options: &MountOptions) -> Result<Prepare
     })
 }
 
-/// Opens the volume of a mount that this process takes over.
 pub fn recover(
     context: &Context,
     args: &MountArgs,
@@ -162,7 +162,7 @@ fn failed_to_open(error: Error, open: &OpenOptions, args: &MountArgs) -> Failure
     source::from_open(error, open).of(args.image.display())
 }
 
-/// Returns whether the file may be read, but not written.
+/// Returns whether the error means that the file may be read but not written.
 fn is_protected(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -176,7 +176,6 @@ pub fn trace(path: &Path) -> Result<Arc<TraceWriter>> {
     Ok(Arc::new(writer))
 }
 
-/// Converts the trace into a sink for events.
 pub fn as_sink(trace: &Arc<TraceWriter>) -> Arc<dyn EventSink> {
     Arc::<TraceWriter>::clone(trace)
 }

@@ -1,4 +1,4 @@
-//! The words of `-o`: those of the crate that mounts, and those of the command.
+//! The words of `-o`: those of the mounting crate, and those of the command.
 
 use forerun_fuse::MountOptions;
 
@@ -7,7 +7,6 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::nearest::nearest;
 
-/// Parses the mount options, and the options of the command that stand for some of them.
 pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, Via)> {
     let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
     let sloppy = args.helper.is_some_and(|call| call.sloppy);
@@ -47,16 +46,15 @@ pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOption
     Ok((options, via))
 }
 
-/// The mount options of the command.
 const OWN: [&str; 2] = ["via=", "partition="];
 
-/// Returns the words of all mount options; those that take a value end with `=`.
+/// Returns the words of all mount options. Those with a value end with `=`.
 pub fn option_words() -> Vec<String> {
     let own = OWN.map(str::to_string);
     forerun_fuse::option_words().chain(own).collect()
 }
 
-/// Returns the mount option that an unknown word may stand for.
+/// Returns the mount option that an unknown word may mean.
 fn option_meant(word: &str) -> Option<String> {
     let name = word.split('=').next().unwrap_or(word);
     let words = option_words();
@@ -68,7 +66,7 @@ fn option_meant(word: &str) -> Option<String> {
         .cloned()
 }
 
-/// Returns whether a mount option is one of the command, which the crate of mounts does not know.
+/// Returns whether a mount option belongs to the command. The mounting crate does not know it.
 fn is_own(word: &str) -> bool {
     Via::from_option(word).is_some() || partition::from_option(word).is_some()
 }

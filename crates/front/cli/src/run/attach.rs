@@ -1,4 +1,4 @@
-//! The mount API of Linux, by descriptors: what is mounted where is never looked up twice.
+//! The mount API of Linux, with descriptors, so that no path is looked up twice.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,12 +11,12 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-/// Longest message of the kernel about a filesystem that it does not mount.
+/// Longest kernel message about a filesystem that it refuses to mount.
 const MESSAGE_LEN: usize = 1024;
-/// Messages that are read at the most; the kernel keeps eight.
+/// Most messages that are read. The kernel keeps eight.
 const MOST_MESSAGES: usize = 8;
 
-/// Makes a filesystem that is attached nowhere. An option without a value is a word.
+/// Creates a detached filesystem. An option without a value is a flag.
 pub fn filesystem(
     fstype: &str,
     options: &[(&str, Option<&str>)],
@@ -42,7 +42,7 @@ pub fn filesystem(
     )?)
 }
 
-/// Returns what the kernel says about a filesystem that it does not mount.
+/// Returns the kernel's messages about a filesystem that it refuses to mount.
 fn messages(context: &OwnedFd) -> String {
     let mut messages = Vec::new();
     let mut buffer = [0; MESSAGE_LEN];
@@ -57,7 +57,7 @@ fn messages(context: &OwnedFd) -> String {
     messages.join("; ")
 }
 
-/// Makes a copy of the mounts at and below `path`, attached nowhere.
+/// Creates a detached copy of the mounts at and below `path`.
 pub fn tree(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -65,14 +65,13 @@ pub fn tree(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     Ok(open_tree(CWD, path.as_ref(), flags)?)
 }
 
-/// Makes a read-only copy of the mounts at and below `path`, attached nowhere.
+/// Creates a detached, read-only copy of the mounts at and below `path`.
 pub fn read_only_tree(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     let copy = tree(path)?;
     set_mount_attributes(&copy, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
     Ok(copy)
 }
 
-/// Attaches a mount to a file or directory.
 pub fn attach(mount: impl AsFd, place: impl AsFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(mount, "", place, "", flags)?)
@@ -85,12 +84,11 @@ pub fn inside(root: impl AsFd, path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     Ok(openat2(root, path.as_ref(), flags, Mode::empty(), resolve)?)
 }
 
-/// Returns the path of an open file.
 pub fn path_of(file: &impl AsFd) -> io::Result<PathBuf> {
     std::fs::read_link(by_descriptor(file))
 }
 
-/// Returns a path that leads to an open file in this process.
+/// Returns a path that refers to an open file in this process.
 pub fn by_descriptor(file: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }

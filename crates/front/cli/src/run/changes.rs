@@ -1,8 +1,9 @@
 //! The directory that keeps the changes of `--overlay DIR`.
 //!
-//! The command can make set-user-ID files in it, and what is in it is run with the rights of the command. So it must be
-//! closed to all users but its owner, and be the caller's. It is looked at through descriptors, which are then used: its
-//! name may lead elsewhere a moment later.
+//! The command can create set-user-ID files in the directory, and its files run with the command's
+//! rights. So the directory must belong to the caller and be closed to all other users. It is
+//! checked and used through descriptors, because its name may refer to another directory a moment
+//! later.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -20,23 +21,22 @@ use crate::exit::Exit;
 
 use super::attach::by_descriptor;
 
-/// The directories in it: what was changed, and what overlayfs needs beside it.
+/// Its subdirectories: the changes, and the working directory of overlayfs.
 pub const UPPER: &str = "upper";
 pub const WORK: &str = "work";
-/// What users other than the owner may do.
+/// Permissions of users other than the owner.
 const OF_OTHERS: u32 = 0o077;
 
-/// The directories of an overlay.
 pub struct Layers {
     pub upper: OwnedFd,
     pub work: OwnedFd,
 }
 
-/// The directory, locked: two overlays on one directory would destroy each other's work.
+/// The locked directory. Two overlays on one directory would destroy each other's work.
 pub struct OverlayDir(OwnedFd);
 
 impl OverlayDir {
-    /// Makes the directory and those in it, as far as they are not there.
+    /// Creates the directory and its subdirectories if they are missing.
     pub fn open(dir: &Path) -> Result<Self> {
         let failure = |error: &io::Error| Failure::output(error).of(dir.display());
         match DirBuilder::new().mode(0o700).create(dir) {
@@ -61,13 +61,14 @@ impl OverlayDir {
         Ok(Self(opened))
     }
 
-    /// Allows to remove what overlayfs needed beside the changes.
+    /// Allows removing the working directory of overlayfs.
     pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
         let sandbox = sandbox.write_below(self.work());
         sandbox.remove_directories_in(by_descriptor(&self.0))
     }
 
-    /// Removes it. It has files that hide those of the image, and a directory without permissions.
+    /// Removes the working directory of overlayfs, which contains whiteouts and a directory without
+    /// permissions.
     pub fn close(self) {
         let work = self.work();
         let open = Permissions::from_mode(0o700);
@@ -84,13 +85,13 @@ impl OverlayDir {
 }
 
 impl Layers {
-    /// Opens what [`OverlayDir::open`] has made, in another mount namespace.
+    /// Opens the directories that [`OverlayDir::open`] has created, in another mount namespace.
     pub fn open(dir: &Path) -> Result<Self> {
         layers(&open_checked(dir)?, dir)
     }
 }
 
-/// Opens the directory, if no other user could have made it or what is in it.
+/// Opens the directory. Fails if another user could have created it or its contents.
 fn open_checked(dir: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = open(dir, flags, Mode::empty());
@@ -125,7 +126,7 @@ fn layers(opened: &OwnedFd, dir: &Path) -> Result<Layers> {
 
 const HINT: &str = "name a new directory, or an empty one of yours";
 
-/// Returns the mode of a directory that is the caller's.
+/// Returns the mode of a directory. Fails if it does not belong to the caller.
 fn check_owner(opened: impl AsFd, path: &Path) -> Result<u32> {
     let stat = fstat(opened);
     let stat = stat.map_err(|error| Failure::output(&error.into()).of(path.display()))?;

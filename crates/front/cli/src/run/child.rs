@@ -1,4 +1,4 @@
-//! Process 1 of a run, as the process that serves the image sees it.
+//! Process 1 of a run, as the serving process sees it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,17 +21,17 @@ use crate::role::{self, Role};
 use super::plan::RunPlan;
 use super::{failed, namespace_failure};
 
-/// Process 1. Dropping it ends it, and all in its PID namespace.
+/// Process 1. Dropping it ends it, and with it all processes in its PID namespace.
 pub struct Child {
     process: process::Child,
-    /// Its end ends process 1.
+    /// Closing it ends process 1.
     channel: Option<Channel>,
-    /// Opened early: the sandbox does not let this process open it.
+    /// Opened early, because the sandbox forbids opening it later.
     terminal: Option<File>,
 }
 
 impl Child {
-    /// Starts it, in a PID namespace. It waits for [`begin`](Self::begin).
+    /// Starts process 1 in a PID namespace. It waits for [`begin`](Self::begin).
     pub fn start(plan: &RunPlan) -> Result<Self> {
         let starting = |error: io::Error| failed("starting process 1", &error);
         let (channel, theirs) = Channel::pair().map_err(starting)?;
@@ -41,8 +41,8 @@ impl Child {
         command
             .args(plan.words())
             .stdin(Stdio::from(OwnedFd::from(theirs)));
-        // A thread whose children are of another PID namespace can start no more threads. This one starts a process
-        // and ends.
+        // A thread that has entered a PID namespace for its children can start no more threads.
+        // This thread starts a process and ends.
         let spawned = thread::scope(|scope| {
             let spawn = || {
                 unshare(CloneFlags::CLONE_NEWPID)
@@ -60,7 +60,7 @@ impl Child {
         })
     }
 
-    /// Has it run the command, on top of this mount.
+    /// Tells process 1 to run the command on top of this mount.
     pub fn begin(&self, mount: BorrowedFd<'_>) -> Result<()> {
         let stdin = io::stdin();
         let descriptors = [mount, stdin.as_fd()];
@@ -68,13 +68,13 @@ impl Child {
         let mut sent = sent.map(|channel| channel.send(b"begin", &descriptors));
         match sent.next() {
             Some(Err(error)) if !has_ended(&error) => Err(failed("passing the mount on", &error)),
-            // It has ended, and its status says why.
+            // Process 1 has ended, and its status says why.
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Makes this child, process 1 of the command's namespace, abort the FUSE connection once the calling process is
-    /// dead. Otherwise a thread that waits for an answer would hang, and the command with it.
+    /// Lets process 1 abort the FUSE connection once this process is dead. Otherwise a thread that
+    /// waits for an answer would hang, and the command with it.
     pub fn watch_over(&self, abort: Option<Abort>) -> Result<()> {
         let watching = |error: io::Error| failed("being watched by process 1", &error);
         let lifeline = forerun_fuse::lifeline().map_err(watching)?;
@@ -83,12 +83,13 @@ impl Child {
         let sent = self.channel.as_ref();
         match sent.map(|channel| channel.send(&[0], &descriptors)) {
             Some(Err(error)) if !has_ended(&error) => Err(watching(error)),
-            // It has ended, and its status says why.
+            // Process 1 has ended, and its status says why.
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Waits for its end, and passes signals on until then. Returns the exit status of the command.
+    /// Waits for the end of process 1, and passes signals on to it. Returns the exit status of the
+    /// command.
     pub fn wait(&mut self, signals: &mut Signals) -> Result<u8> {
         let waiting = |error: io::Error| failed("waiting for process 1", &error);
         loop {
@@ -101,7 +102,7 @@ impl Child {
                     && signal != SIGCHLD
                     && !is_typed
                 {
-                    // It has ended, and is waited for next.
+                    // Process 1 has ended, and is waited for next.
                     let _sent = rustix::io::write(channel, &[number]);
                 }
             }
@@ -110,8 +111,8 @@ impl Child {
 }
 
 impl Child {
-    /// Returns whether this process and its command are what a terminal has in its foreground. What was typed there has
-    /// reached the command already.
+    /// Returns whether this process and its command are in the foreground of a terminal. If so, the
+    /// command has already received signals from the keyboard.
     fn is_in_foreground(&self) -> bool {
         let group = self
             .terminal
@@ -121,7 +122,8 @@ impl Child {
     }
 }
 
-/// Returns whether the other end of a socket is gone. Linux says ECONNRESET where it ended with a message unread.
+/// Returns whether the other end of a socket is closed. Linux reports ECONNRESET if it was closed
+/// with an unread message.
 fn has_ended(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)

@@ -1,8 +1,9 @@
 //! The process that becomes the command.
 //!
-//! Process 1 starts it, out of this program, before it changes the root directory, and gives it its users: a process
-//! cannot map more than one for itself. It then enters the inner namespaces ([`ids`](super::ids)) and turns into the
-//! command. Process 1 stays in the outer ones, out of the reach of the command.
+//! Process 1 starts it from this program, before it changes the root directory, and writes its user
+//! mappings, because a process cannot map more than one user for itself. The process then enters
+//! the inner namespaces ([`ids`](super::ids)) and executes the command. Process 1 stays in the
+//! outer namespaces, which the command cannot reach.
 
 use std::env;
 use std::ffi::OsString;
@@ -31,11 +32,10 @@ use super::ids::{OwnMaps, in_proc};
 use super::plan::RunPlan;
 use super::{failed, namespace_failure};
 
-/// Exit codes of shells for a command that cannot be run, and one that is not there.
+/// Exit codes of shells for a command that cannot be run or does not exist.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// The process, as process 1 sees it.
 pub struct Becoming {
     process: Child,
     channel: Channel,
@@ -43,7 +43,7 @@ pub struct Becoming {
 }
 
 impl Becoming {
-    /// Starts it. It waits until the root directory is made.
+    /// Starts the process. It waits until the root directory is ready.
     pub fn start(plan: &RunPlan) -> Result<Self> {
         let starting = |error: io::Error| failed("starting the command", &error);
         let maps = OwnMaps::read().map_err(starting)?;
@@ -64,18 +64,19 @@ impl Becoming {
         })
     }
 
-    /// Waits until it needs no more files of the system: the dynamic loader looks for libraries below the root directory.
+    /// Waits until the process has loaded its libraries, because the dynamic loader looks for them
+    /// below the root directory.
     pub fn wait_until_loaded(&self) -> io::Result<()> {
-        // If it has ended, so has its socket, and `finish` finds that too.
+        // If the process has ended, its socket is closed, and `finish` detects that.
         let _loaded = self.channel.receive()?;
         Ok(())
     }
 
-    /// Lets it become the command. Returns its number. If it fails, it says why itself, and its exit status is that of
-    /// the run.
+    /// Lets the process become the command. Returns its id. If it fails, it reports the error
+    /// itself, and its exit status is that of the run.
     pub fn finish(self, stdin: OwnedFd) -> io::Result<Pid> {
         let pid = Pid::from_child(&self.process);
-        // Where it has ended already, so has its socket.
+        // If the process has already ended, its socket is closed.
         let sent = self
             .channel
             .send(b"the root directory is made", &[stdin.as_fd()]);
@@ -90,10 +91,12 @@ impl Becoming {
     }
 }
 
-/// Opens this program on a mount that nothing can be changed through. The command finds it as `/proc/self/exe` when it
-/// begins as a link or a script that leads there, and root could give the file of the system other permissions.
+/// Opens this program on a read-only mount. The command, if it is a link or script that leads back
+/// to this program, finds it as `/proc/self/exe`, and root could otherwise change the permissions
+/// of the system's file.
 ///
-/// Returns nothing for a program that was replaced since it was started: it has no name by which anyone would run it.
+/// Returns `None` for a program that was replaced since it was started, because no path leads to it
+/// any more.
 fn protected() -> io::Result<Option<OwnedFd>> {
     let path = program();
     if path == Path::new("/proc/self/exe") {
@@ -105,7 +108,6 @@ fn protected() -> io::Result<Option<OwnedFd>> {
     Ok(((found.st_dev, found.st_ino) == (running.dev(), running.ino())).then_some(file))
 }
 
-/// Runs this process as the one that becomes the command.
 pub fn become_command(words: &[OsString]) -> ExitCode {
     let stdin = io::stdin();
     let context = Context::new(Global::default());
@@ -125,10 +127,12 @@ pub fn become_command(words: &[OsString]) -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// Enters the namespaces, and becomes the command. Returns only if that fails, or process 1 has failed.
+/// Enters the namespaces and executes the command. Returns only if that fails or process 1 has
+/// failed.
 fn enter(channel: &Channel, plan: &RunPlan) -> Result<()> {
     let talking = |error: io::Error| failed("process 1", &error);
-    // Found before the root directory changes: the command may have something else at /proc.
+    // Opened before the root directory changes, because the command may have something else at
+    // /proc.
     let process = in_proc("self").map_err(talking)?;
     channel.send(b"loaded", &[]).map_err(talking)?;
     let Some(received) = channel.receive().map_err(talking)? else {

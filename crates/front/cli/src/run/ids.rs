@@ -1,14 +1,15 @@
-//! The user namespaces of a run, and the users and groups that they have.
+//! The user namespaces of a run, and their users and groups.
 //!
-//! There are two. The outer one has the process that serves the image and process 1, which makes the mounts. The command
-//! lives in the inner one, with a mount namespace that it owns. What is mounted there was inherited from a mount
-//! namespace with more rights, so the kernel locks it: the command can neither unmount it nor make it writable. Both
-//! have the same users.
+//! The outer namespace contains the serving process and process 1, which makes the mounts. The
+//! inner one contains the command, with a mount namespace that it owns. Mounts there were inherited
+//! from a mount namespace with more rights, so the kernel locks them: the command can neither
+//! unmount them nor make them writable. Both namespaces have the same users.
 //!
-//! An ordinary user is root there, and there is no one else. Root is root, and all others are themselves: the command
-//! can change owners and become other users. The kernel takes a map of more than one user from a process outside of
-//! the namespace only, so root starts one for that. Where that one may not write the map either, as in a container
-//! without the rights of root, root is alone in the namespace too.
+//! An ordinary user is root in the namespaces, and there are no other users. Root is root, and all
+//! other users are themselves: the command can change owners and become other users. The kernel
+//! accepts a map of more than one user only from a process outside the namespace, so root starts
+//! one. If that process may not write the map either, as in a container without root's rights, root
+//! is the only user in the namespace too.
 
 use std::fs;
 use std::io;
@@ -29,14 +30,14 @@ use super::{failed, namespace_failure};
 
 const MAPS: [&str; 2] = ["uid_map", "gid_map"];
 
-/// A process that stays outside, to write the maps.
+/// A process that stays outside the namespaces to write the maps.
 pub struct MapWriter {
     process: Child,
     channel: Channel,
 }
 
 impl MapWriter {
-    /// Starts it, where this process is root.
+    /// Starts the process if this user is root.
     pub fn start() -> Result<Option<Self>> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -54,20 +55,19 @@ impl MapWriter {
         Ok(Some(Self { process, channel }))
     }
 
-    /// Has the maps of this process written. Returns whether they are.
+    /// Requests the maps of this process. Returns whether they were written.
     fn write(mut self) -> io::Result<bool> {
-        // It may have ended, with the reason for which the map is not written.
+        // The writer may have ended, for the same reason for which it did not write the map.
         let _asked = self.channel.send(b"unshared", &[]);
         drop(self.channel);
         Ok(self.process.wait()?.success())
     }
 }
 
-/// Runs this process as the writer.
 pub fn run_map_writer() -> ExitCode {
     match write_maps() {
         Ok(()) => ExitCode::SUCCESS,
-        // The parent tells what it could not map.
+        // The parent reports what it could not map.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -76,12 +76,12 @@ fn write_maps() -> io::Result<()> {
     let stdin = io::stdin();
     let parent = rustix::net::sockopt::socket_peercred(&stdin)?.pid;
     let channel = Channel::from(stdin.as_fd().try_clone_to_owned()?);
-    // Without a question the parent has ended.
+    // Without a request, the parent has ended.
     channel.receive()?.ok_or(io::ErrorKind::UnexpectedEof)?;
     OwnMaps::read()?.give(&in_proc(&parent.as_raw_nonzero().to_string())?)
 }
 
-/// The users and groups of this process, under the same numbers.
+/// The users and groups of this process, mapped to the same numbers.
 pub struct OwnMaps(Vec<(&'static str, String)>);
 
 impl OwnMaps {
@@ -91,7 +91,7 @@ impl OwnMaps {
         Ok(Self(maps.map(read).collect::<io::Result<_>>()?))
     }
 
-    /// Gives them to the process with this directory of `/proc`, which has none.
+    /// Writes the maps of the process with this directory in `/proc`, which has none yet.
     pub fn give(&self, process: &impl AsFd) -> io::Result<()> {
         for (map, numbers) in &self.0 {
             let file = openat(
@@ -100,7 +100,7 @@ impl OwnMaps {
                 OFlags::WRONLY | OFlags::CLOEXEC,
                 Mode::empty(),
             )?;
-            // The kernel takes a map in one piece.
+            // The kernel accepts a map only in a single write.
             rustix::io::write(file, numbers.as_bytes())?;
         }
         Ok(())
@@ -117,7 +117,7 @@ pub fn in_proc(process: &str) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Returns whether root of this user namespace is the system's, which owns its settings.
+/// Returns whether root of this user namespace is the system's root, who owns system settings.
 pub fn is_root_of_system() -> io::Result<bool> {
     let map = fs::read_to_string("/proc/self/uid_map")?;
     let mut owners = map
@@ -126,13 +126,14 @@ pub fn is_root_of_system() -> io::Result<bool> {
     Ok(owners.any(|first| first == "0"))
 }
 
-/// Returns whether this user namespace has one user only, so that no program can become another one.
+/// Returns whether this user namespace has a single user, so that no program can become another
+/// one.
 pub fn is_one_user() -> io::Result<bool> {
     let map = fs::read_to_string("/proc/self/uid_map")?;
     Ok(map.split_whitespace().skip(2).eq(["1"]))
 }
 
-/// Returns a map of the numbers that a map has onto themselves.
+/// Returns the identity map of the inside numbers of `map`.
 fn same(map: &str) -> String {
     let lines = map.lines().filter_map(|line| {
         let mut numbers = line.split_whitespace();
@@ -142,11 +143,10 @@ fn same(map: &str) -> String {
     lines.collect()
 }
 
-/// The user and mount namespace of this process.
 pub struct Namespace;
 
 impl Namespace {
-    /// Moves this process, which has one thread, to namespaces of its own.
+    /// Moves this process, which has a single thread, to new namespaces.
     pub fn enter(writer: Option<MapWriter>) -> Result<()> {
         let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
@@ -157,7 +157,8 @@ impl Namespace {
         {
             return Ok(());
         }
-        // The kernel wants it before a group is mapped without privilege: members could get around permissions by leaving.
+        // The kernel requires this before an unprivileged group mapping, because members could gain
+        // access by leaving a group.
         let denied = fs::write("/proc/self/setgroups", "deny");
         denied.map_err(mapping)?;
         fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(mapping)?;

@@ -1,7 +1,7 @@
-//! Process 1 of a run: makes the root directory, has the command run there, and waits for its end.
+//! Process 1 of a run: builds the root directory, starts the command, and waits for its end.
 //!
-//! The kernel ends every process of a PID namespace when its process 1 has ended. Signals that a process 1 does not
-//! handle do not reach it, those of a terminal neither, so what is typed ends the command only.
+//! The kernel ends every process of a PID namespace with its process 1. Signals that process 1 does
+//! not handle do not reach it, including those of a terminal, so Ctrl-C ends only the command.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -26,10 +26,9 @@ use super::ids::is_root_of_system;
 use super::plan::RunPlan;
 use super::{failed, namespace_failure, root};
 
-/// The status after SIGKILL, as shells report it.
+/// The exit status after SIGKILL, as in shells.
 const KILLED: u8 = 128 + 9;
 
-/// Runs this process as process 1.
 pub fn run_init(words: &[OsString]) -> ExitCode {
     let context = Context::new(Global::default());
     let ended = run(words);
@@ -49,7 +48,7 @@ fn run(words: &[OsString]) -> Result {
     let becoming = Becoming::start(&plan)?;
     let place = root::prepare(&plan)?;
     let Some(received) = channel.receive().map_err(talking)? else {
-        // It has said why.
+        // The command's process has reported the reason.
         return Ok(Exit::OfCommand(KILLED));
     };
     let [mount, stdin] = <[OwnedFd; 2]>::try_from(received.descriptors)
@@ -63,8 +62,8 @@ fn run(words: &[OsString]) -> Result {
     watch(command, &channel, children).map_err(talking)
 }
 
-/// Leaves the mounts to the process that serves the image. Root of the system leaves its shared memory and queues as
-/// well, which it could use without a capability.
+/// Leaves the mount namespace to the serving process. The system's root also leaves its IPC
+/// namespace, whose shared memory and queues it could use without a capability.
 fn leave_namespaces() -> Result<()> {
     let mut left = CloneFlags::CLONE_NEWNS;
     if is_root_of_system().map_err(|error| failed("process 1", &error))? {
@@ -73,7 +72,7 @@ fn leave_namespaces() -> Result<()> {
     unshare(left).map_err(|error| namespace_failure("making a mount namespace", &error.into()))
 }
 
-/// Waits for the end of the command, passes signals on to it, and waits for processes whose parents have ended.
+/// Waits for the end of the command, passes signals on to it, and reaps orphans.
 fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Result<Exit> {
     let (mut lifeline, mut abort): (Option<OwnedFd>, Option<Abort>) = (None, None);
     loop {
@@ -97,7 +96,7 @@ fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Resul
         }
         let is_told = !fds[0].revents().is_empty();
         if fds.get(2).is_some_and(|pipe| !pipe.revents().is_empty()) {
-            // The server is dead, though a thread of it may hold its socket open.
+            // The server is dead, although one of its threads may hold its socket open.
             if let Some(abort) = abort {
                 abort.abort()?;
             }
@@ -107,7 +106,7 @@ fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Resul
         while matches!(children.read(&mut noticed), Ok(1..)) {}
         if is_told {
             let Some(told) = channel.receive()? else {
-                // Without a server the files of the image are gone.
+                // Without a server, the files of the image are gone.
                 return Ok(Exit::OfCommand(KILLED));
             };
             let mut descriptors = told.descriptors.into_iter();
@@ -117,7 +116,8 @@ fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Resul
             }
             for number in told.text {
                 if let Some(signal) = Signal::from_named_raw(number.into()) {
-                    // It was not waited for since it was found running, so its number is its own.
+                    // The command was not waited for since it was seen running, so its id was not
+                    // reused.
                     let _has_ended = kill_process(command, signal);
                 }
             }
@@ -125,7 +125,7 @@ fn watch(command: Pid, channel: &Channel, mut children: UnixStream) -> io::Resul
     }
 }
 
-/// Returns a child that has ended; nothing where all run, or there is none.
+/// Returns a child that has ended, or `None` if all run or there is none.
 fn ended() -> io::Result<Option<(Pid, WaitStatus)>> {
     match wait(WaitOptions::NOHANG) {
         Err(Errno::CHILD) => Ok(None),

@@ -1,13 +1,15 @@
 //! `forerun run IMAGE -- CMD`: a command whose root directory is an image.
 //!
-//! Three processes take part. This one opens the image and serves it, as `mount -f` does. The second is process 1
-//! of a PID namespace ([`init`]): it makes the root directory out of the served image, an overlayfs and what the
-//! system has to offer ([`root`]), and starts the third, which becomes the command ([`command`]). All of them live in
-//! a user namespace, so the kernel lets every user do it. The command has one of its own below it, in which it can
-//! change none of the mounts. When the command ends, process 1 ends, and the kernel ends with it whatever the
-//! command left running, and all mounts. If this process dies, process 1 finds its socket closed and ends too.
+//! Three processes take part. This one opens the image and serves it, as `mount -f` does. The
+//! second is process 1 of a PID namespace ([`init`]): it builds the root directory from the served
+//! image, an overlayfs and parts of the system ([`root`]), and starts the third, which becomes the
+//! command ([`command`]). All of them run in a user namespace, so that every user may do this. The
+//! command has another user namespace below it, in which it can change none of the mounts. When the
+//! command ends, process 1 ends, and the kernel ends all remaining processes of the command and all
+//! mounts. If this process dies, process 1 finds its socket closed and ends too.
 //!
-//! The mounts are in the mount namespaces of process 1 and of the command. No other process ever sees them.
+//! The mounts exist only in the mount namespaces of process 1 and of the command. No other process
+//! ever sees them.
 
 mod attach;
 mod changes;
@@ -83,14 +85,13 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Signals that the command gets in the place of this process.
+/// Signals that the command gets instead of this process.
 const PASSED_ON: [i32; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
-/// Runs the command, and returns how it ended.
 pub fn run(context: &Context, args: &RunArgs) -> Result {
     let image = images(&args.image)?;
     let plan = RunPlan::of(args, image_name(&image))?;
-    // Before anything is made: a signal that comes in between must end the command.
+    // Handlers are installed first, because a signal must end the command at any time.
     let signals = Signals::new(PASSED_ON.into_iter().chain([SIGCHLD]));
     let mut signals = signals.map_err(|error| failed("handling signals", &error))?;
     let writer = MapWriter::start()?;
@@ -99,7 +100,7 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
         Overlay::Directory(dir) => Some(OverlayDir::open(dir)?),
         Overlay::None | Overlay::Memory => None,
     };
-    // In the user namespace this process could not mount them.
+    // This process could not mount them inside the user namespace.
     let connections = forerun_fuse::Connections::open().ok();
     Namespace::enter(writer)?;
     let options = mount_options(&plan);
@@ -139,11 +140,13 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
 
 /// Ends a mount that no process uses any more.
 fn end(served: Mount) {
-    // Its threads may wait for a server that does not answer. The process ends now, and they with it.
+    // Its threads may wait for a server that does not answer. They end with the process, which
+    // exits now.
     std::mem::forget(served);
 }
 
-/// Returns the arguments for opening the images: `a:b` is two layers, unless a file has that name.
+/// Returns the arguments for opening the images. `a:b` names two layers, unless a file has that
+/// name.
 fn images(args: &ImageArgs) -> Result<ImageArgs> {
     let mut args = args.clone();
     if args.layers.is_empty() && is_list(&args.image) {
@@ -202,7 +205,6 @@ fn mount_options(plan: &RunPlan) -> MountOptions {
     options
 }
 
-/// Returns the sandbox of this process, which serves the image while the command runs.
 fn sandbox(image: &ImageArgs, changes: Option<&OverlayDir>) -> Sandbox {
     let mut sandbox = for_images(image)
         .sockets(Sockets::Open)
@@ -222,12 +224,12 @@ fn mount_failure(error: &MountError) -> Failure {
     Failure::new(Exit::Mount, "mount", message).maybe_hint(error.hint().as_deref())
 }
 
-/// Creates the failure that the system refused something that a run needs.
+/// Creates the failure for a resource that the system refused.
 fn failed(what: &str, error: &std::io::Error) -> Failure {
     Failure::new(Exit::Mount, "run", format!("{what}: {}", reason(error)))
 }
 
-/// Creates the failure that the system refused something that user namespaces permit.
+/// Creates the failure for an operation that needs user namespaces.
 fn namespace_failure(what: &str, error: &std::io::Error) -> Failure {
     let failure = failed(what, error);
     match error.kind() {

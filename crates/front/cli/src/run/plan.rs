@@ -1,6 +1,6 @@
-//! The plan of a run: what process 1 makes of the served image, and which command it runs.
+//! The plan of a run: how process 1 builds the root directory, and which command it runs.
 //!
-//! Process 1 is this program, started anew, so the plan travels as the words of its command line.
+//! Process 1 is this program, started again, so the plan is passed as words on its command line.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use crate::error::{Failure, Result};
 
 use super::RunArgs;
 
-/// The word for an overlay in memory. A directory of that name is `./tmpfs`.
+/// The word for an overlay in memory. `./tmpfs` names a directory.
 const TMPFS: &str = "tmpfs";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,10 +28,10 @@ pub struct Bind {
     pub read_only: bool,
 }
 
-/// All that process 1 is told.
+/// The instructions for process 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunPlan {
-    /// The images, for the table of mounts.
+    /// The images, for the mount table.
     pub name: String,
     pub overlay: Overlay,
     pub binds: Vec<Bind>,
@@ -40,7 +40,6 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// Creates it from the command line.
     pub fn of(args: &RunArgs, name: String) -> Result<Self> {
         let overlay = match &args.overlay {
             None => Overlay::None,
@@ -57,12 +56,12 @@ impl RunPlan {
         })
     }
 
-    /// Returns the words that [`from_words`](Self::from_words) reads.
+    /// Returns the words that [`from_words`](Self::from_words) parses.
     pub fn words(&self) -> Vec<OsString> {
         let overlay = match &self.overlay {
             Overlay::None => "".into(),
             Overlay::Memory => TMPFS.into(),
-            // A directory `tmpfs` too is not that word.
+            // Prefixed, so that a directory `tmpfs` is not taken for the word.
             Overlay::Directory(dir) => Path::new(".").join(dir).into_os_string(),
         };
         let mut words = vec![OsString::from(&self.name), overlay];
@@ -80,7 +79,6 @@ impl RunPlan {
         words
     }
 
-    /// Creates it from those words.
     pub fn from_words(words: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut words = words.into_iter();
         let name = words.next()?.into_string().ok()?;
@@ -133,7 +131,7 @@ impl Bind {
         if from.as_os_str().is_empty() {
             return Err(Self::failure(word));
         }
-        // A word that begins with -- would end the list of them.
+        // A word that starts with -- would end the list.
         let from = std::path::absolute(&from).map_err(|error| Failure::source(&error))?;
         let to = PathBuf::from(to);
         let climbs = to.components().any(|part| part == Component::ParentDir);
@@ -159,7 +157,6 @@ impl Bind {
     }
 }
 
-/// Splits a word at each separator.
 pub fn split(word: &OsStr, separator: u8) -> Vec<OsString> {
     let parts = word.as_bytes().split(|byte| *byte == separator);
     parts

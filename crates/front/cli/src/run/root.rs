@@ -1,8 +1,9 @@
-//! The root directory of a command: layers from below, the image, what it lacks ([`skeleton`](super::skeleton)), and
-//! the changes, merged by overlayfs; on top of these /proc and the like, and what the user wants to see of the system.
+//! The root directory of a command. overlayfs merges lower layers, the image, missing mount points
+//! ([`skeleton`](super::skeleton)) and the changes; /proc and the like, and the requested files of
+//! the system, are mounted on top.
 //!
-//! All of it is built on a filesystem in memory that hides a directory of the system, in a mount namespace of process
-//! 1. What the user names is opened before that.
+//! It is built on a filesystem in memory that hides a directory of the system in process 1's mount
+//! namespace. Everything that the user names is opened before that.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,25 +23,25 @@ use super::skeleton::{self, Skeleton, TargetKind};
 use super::system::{DIRECTORIES, System, make_in_memory, memory};
 use super::{failed, namespace_failure};
 
-/// Directories that every system has. One of them is hidden by the place where the root directory is made; only
-/// process 1 sees that.
+/// Directories that every system has. The new root is mounted on one of them, which hides it from
+/// process 1 only.
 const BASES: [&str; 4] = ["/tmp", "/run", "/var", "/mnt"];
-/// Names in that place.
+/// Names in the directory where the root is built.
 const IMAGE: &str = "image";
 const SKELETON: &str = "skeleton";
 const ROOT: &str = "root";
 
-/// Files that are opened before those of the system are out of sight.
+/// Files that are opened before the system's files are hidden.
 pub struct Place {
     base: &'static str,
     scratch: OwnedFd,
     system: System,
     binds: Vec<OwnedFd>,
-    /// The directories for changes.
     overlay: Option<Layers>,
 }
 
-/// Opens all that the plan names, and makes the place for the root directory.
+/// Opens everything that the plan names, and mounts the filesystem on which the root directory is
+/// built.
 pub fn prepare(plan: &RunPlan) -> Result<Place> {
     let making = |error: io::Error| namespace_failure("making the root directory", &error);
     let binds = plan.binds.iter().map(|bind| {
@@ -71,7 +72,7 @@ pub fn prepare(plan: &RunPlan) -> Result<Place> {
     })
 }
 
-/// Makes the root directory on top of the served image, and moves this process there.
+/// Builds the root directory on top of the served image, and moves this process there.
 pub fn enter(plan: &RunPlan, place: Place, mount: OwnedFd) -> Result<()> {
     let making = |error: io::Error| namespace_failure("making the root directory", &error);
     let scratch = &place.scratch;
@@ -128,7 +129,7 @@ fn fill(skeleton: Skeleton<'_>, plan: &RunPlan, binds: &[OwnedFd]) -> Result<()>
         added.map_err(|error| failed(&format!("--bind {}", bind.to.display()), &error))?;
     }
     if skeleton.image_has("/etc") {
-        // Names of machines: the command shares the network of the system.
+        // The command shares the system's network, so it needs the system's host names.
         let taken = [("/etc/resolv.conf", true), ("/etc/hosts", false)];
         for (path, is_replaced) in taken {
             if let Some(contents) = skeleton::read(path)
@@ -182,7 +183,6 @@ fn overlay(plan: &RunPlan, place: &Place) -> Result<OwnedFd> {
     })
 }
 
-/// Attaches a file or directory of the system.
 fn show(bind: &Bind, tree: &OwnedFd, root: &OwnedFd) -> io::Result<()> {
     let is_directory = TargetKind::of(tree)? == TargetKind::Directory;
     let target = match inside(root, &bind.to) {

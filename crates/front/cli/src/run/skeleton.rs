@@ -1,8 +1,9 @@
-//! The layer with the directories and files that something is mounted on and that the image lacks.
+//! The layer with mount points that the image lacks.
 //!
-//! An image is never changed, and what the command changes should not have empty directories `proc` and `dev` in it. So
-//! they are a layer of their own in memory, between the image and the changes. Where it has a directory that the image
-//! has too, overlayfs shows the attributes of this one, so they are copied.
+//! An image is never changed, and the command's changes should not contain empty directories `proc`
+//! and `dev`. So these are in a separate layer in memory, between the image and the changes. If the
+//! image has the same directory, overlayfs shows the attributes from this layer, so they are
+//! copied.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,7 +15,6 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid, chmodat, chownat, fstat, mkd
 
 use super::attach::{by_descriptor, inside, path_of};
 
-/// A kind of file to mount on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
     Directory,
@@ -22,7 +22,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// Returns the kind that can be mounted on for an open file.
+    /// Returns the kind of mount point for an open file.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         let mode = fstat(file)?.st_mode;
         Ok(match FileType::from_raw_mode(mode) {
@@ -40,12 +40,11 @@ pub struct Skeleton<'a> {
 }
 
 impl Skeleton<'_> {
-    /// Gives the root directory of the layer the attributes of the image's.
+    /// Copies the attributes of the image's root directory to the layer's.
     pub fn begin(&self) -> io::Result<()> {
         copy_attributes(self.image, self.layer, Path::new("."))
     }
 
-    /// Returns whether the image has such a path.
     pub fn image_has(&self, path: &str) -> bool {
         inside(self.image, path).is_ok()
     }
@@ -68,7 +67,7 @@ impl Skeleton<'_> {
         }
     }
 
-    /// Puts a file into the layer, in the place of the image's.
+    /// Puts a file into the layer. It hides the image's file.
     pub fn write(&self, path: &Path, contents: &[u8]) -> io::Result<()> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -77,7 +76,8 @@ impl Skeleton<'_> {
         fs::write(by_descriptor(&parent).join(name), contents)
     }
 
-    /// Makes a directory and those above it in the layer, where the image has them if it does. Returns it.
+    /// Creates a directory and its parents in the layer, at the paths where the image has them.
+    /// Returns the directory.
     fn make_directories(&self, path: &Path) -> io::Result<OwnedFd> {
         let (there, missing) = self.deepest(path)?;
         let mut made = self.layer.try_clone_to_owned()?;
@@ -97,8 +97,8 @@ impl Skeleton<'_> {
         Ok(made)
     }
 
-    /// Returns the path of the deepest directory on the way to `path` that the image has, as it is without symbolic links,
-    /// and the names that are missing below.
+    /// Returns the deepest directory on the way to `path` that the image has, with symbolic links
+    /// resolved, and the missing names below it.
     fn deepest(&self, path: &Path) -> io::Result<(PathBuf, Vec<OsString>)> {
         let root = path_of(&self.image)?;
         let mut missing = Vec::new();
@@ -122,11 +122,11 @@ impl Skeleton<'_> {
     }
 }
 
-/// Gives a directory the owner and the permissions of another one.
+/// Copies owner and permissions from one directory to another.
 fn copy_attributes(from: impl AsFd, dir: impl AsFd, name: &Path) -> io::Result<()> {
     let from = fstat(from)?;
     let (user, group) = (Uid::from_raw(from.st_uid), Gid::from_raw(from.st_gid));
-    // An owner that the namespace lacks stays the one of this process.
+    // An owner that the namespace lacks remains this process's user.
     let _shown_as_root = chownat(
         &dir,
         name,
@@ -142,9 +142,9 @@ fn copy_attributes(from: impl AsFd, dir: impl AsFd, name: &Path) -> io::Result<(
     )?)
 }
 
-/// Reads a file of the system; nothing where there is none.
+/// Reads a file of the system. Returns `None` if it does not exist.
 pub fn read(path: &str) -> Option<Vec<u8>> {
-    /// Longest file that is taken over: these are lists of some servers or machines.
+    /// Longest accepted file: these are lists of a few servers or machines.
     const LONGEST: u64 = 1 << 20;
     let mut contents = Vec::new();
     let file = File::open(path).ok()?;

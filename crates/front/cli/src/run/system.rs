@@ -1,4 +1,4 @@
-//! The parts of a system that every command expects beside its files: /proc, /dev, /sys and /tmp.
+//! The parts of a system that every command expects besides its files: /proc, /dev, /sys and /tmp.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -13,9 +13,7 @@ use super::attach::{attach, by_descriptor, filesystem, inside, read_only_tree, t
 use super::ids::is_root_of_system;
 use super::skeleton::TargetKind;
 
-/// Directories that are there for each command.
 pub const DIRECTORIES: [&str; 4] = ["/proc", "/dev", "/sys", "/tmp"];
-/// Devices that do no harm.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const LINKS: [(&str, &str); 6] = [
     ("/proc/self/fd", "fd"),
@@ -25,10 +23,10 @@ const LINKS: [(&str, &str); 6] = [
     ("/proc/kcore", "core"),
     ("pts/ptmx", "ptmx"),
 ];
-/// Mounts below /sys that the command sees: programs read there how much memory they may use. All others are for
-/// administration, and show root what no other user may read.
+/// The mount below /sys that the command sees: programs read their memory limit there. All others
+/// are for administration, and show root what no other user may read.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// How many namespaces of control groups a user namespace may have.
+/// The limit on cgroup namespaces of a user namespace.
 const CGROUP_NAMESPACES: &str = "sys/user/max_cgroup_namespaces";
 
 /// Mounts of the system that the command gets, copied before its root directory hides them.
@@ -36,7 +34,7 @@ const CGROUP_NAMESPACES: &str = "sys/user/max_cgroup_namespaces";
 pub struct System {
     devices: Vec<(&'static str, OwnedFd)>,
     sys: Option<OwnedFd>,
-    /// Mounts below /sys that are hidden.
+    /// Mounts below /sys to hide.
     hidden: Vec<PathBuf>,
     proc: OwnedFd,
 }
@@ -45,8 +43,8 @@ impl System {
     pub fn take() -> io::Result<Self> {
         let mut devices = Vec::new();
         for name in DEVICES {
-            // A device that is mounted read-only can be written to. Its owner and permissions, which are the system's,
-            // cannot be changed.
+            // A device on a read-only mount can be written to, but its owner and permissions, which
+            // are the system's, cannot be changed.
             let device = copy(&Path::new("/dev").join(name))?;
             devices.extend(device.map(|device| (name, device)));
         }
@@ -64,7 +62,7 @@ impl System {
         })
     }
 
-    /// Attaches all of it below `root`.
+    /// Attaches all of these mounts below `root`.
     pub fn attach(self, root: &OwnedFd) -> io::Result<()> {
         let place = |path: &str| inside(root, path);
         attach(&self.proc, place("/proc")?)?;
@@ -97,7 +95,7 @@ impl System {
     }
 }
 
-/// Returns a read-only copy of a part of the system; nothing where it is missing, as in a container.
+/// Returns a read-only copy of a part of the system, or `None` if it is missing, as in a container.
 fn copy(path: &Path) -> io::Result<Option<OwnedFd>> {
     match read_only_tree(path) {
         Ok(copy) => Ok(Some(copy)),
@@ -109,13 +107,13 @@ fn copy(path: &Path) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Takes settings of the whole system from root of the system: it owns them, so it could change them without a
-/// capability.
+/// Makes system settings read-only, because the system's root owns them and could change them
+/// without a capability.
 fn protect_settings(proc: &OwnedFd) -> io::Result<()> {
     let path = by_descriptor(proc);
-    // In a namespace of control groups of its own a command could mount their filesystem, writable.
+    // In its own cgroup namespace, a command could mount a writable cgroup filesystem.
     match fs::write(path.join(CGROUP_NAMESPACES), "0") {
-        // The /proc of a container, where these settings are protected already.
+        // In a container, /proc may already protect these settings.
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
         written => written?,
     }
@@ -127,7 +125,8 @@ fn protect_settings(proc: &OwnedFd) -> io::Result<()> {
         if is_of_process || !(kind.is_dir() || kind.is_file()) {
             continue;
         }
-        // Also what nobody may write: the owner and the mode of a file in /proc are those of all its mounts.
+        // Also covers files that nobody may write, because owner and mode of a file in /proc are
+        // the same in all its mounts.
         let setting = inside(proc, &name)?;
         attach(read_only_tree(by_descriptor(&setting))?, &setting)?;
     }
@@ -149,13 +148,14 @@ fn hide(root: &OwnedFd, mount: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a filesystem in memory.
+/// Creates a filesystem in memory.
 pub fn memory(mode: &str) -> io::Result<OwnedFd> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
     filesystem("tmpfs", &[("mode", Some(mode))], attributes)
 }
 
-/// Makes a /proc of this PID namespace. A container that hides parts of its own permits none: then it is that one.
+/// Creates a /proc of this PID namespace. A container with a partly hidden /proc does not permit
+/// that; then uses the container's /proc.
 fn proc() -> io::Result<OwnedFd> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOSUID
@@ -166,7 +166,7 @@ fn proc() -> io::Result<OwnedFd> {
     }
 }
 
-/// Makes a /dev/pts, whose terminals are of the group tty where the namespace has that.
+/// Creates a /dev/pts. Its terminals belong to the group tty if the namespace has it.
 fn terminals() -> io::Result<OwnedFd> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let options = [("ptmxmode", Some("0666")), ("mode", Some("0620"))];
@@ -175,7 +175,7 @@ fn terminals() -> io::Result<OwnedFd> {
         .or_else(|_| filesystem("devpts", &options, attributes))
 }
 
-/// Makes the place for something to be mounted on in a directory of [`memory`]: it has none of its own.
+/// Creates a mount point inside a directory of [`memory`], which is empty.
 pub fn make_in_memory(root: &OwnedFd, path: &Path, is_directory: bool) -> io::Result<()> {
     let in_memory = ["/tmp", "/dev"]
         .iter()

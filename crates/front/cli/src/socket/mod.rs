@@ -1,15 +1,16 @@
-//! The sockets by which processes that serve mounts are asked: for their status by `forerun status`,
-//! for a successor by `forerun restart`.
+//! The sockets of serving processes: `forerun status` asks for their status, `forerun restart` for
+//! a successor.
 //!
-//! They lie in a directory of the user, so only they and root can ask. A question is a connection
-//! without a word, the answer one line of JSON; `restart` says the device number of the mount.
+//! They are in a directory of the user, so only the user and root can connect. An empty question
+//! asks for the status, and the answer is one line of JSON. For `restart`, the question is the
+//! device number of the mount.
 //!
-//! A process is believed only if it is this user's. Its answer is bounded, in length and in time.
+//! Only a process of this user is believed. Its answer is limited in length and in time.
 //!
-//! A socket's name begins with the number of the process, for people, and ends at random: numbers
-//! come again, and processes of several PID namespaces may have the same one. A socket is seen under
-//! that name only once its process listens, so that one without a listener is always left over from a
-//! process that is gone; the next process that asks removes it.
+//! A socket's name starts with the process id, for people, and has a random end, because ids are
+//! reused and processes of several PID namespaces may have the same one. A socket gets that name
+//! only once its process listens, so a socket without a listener is left over from a dead process.
+//! The next process that asks removes it.
 
 mod runtime_dir;
 mod silent;
@@ -33,34 +34,33 @@ use crate::confine::directory_of;
 use runtime_dir::Directory;
 pub use silent::Silent;
 
-/// Limit for a program that asks and does not read.
+/// Time limit for a program that asks and does not read the answer.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Limit for a process that does not answer. Its answer takes milliseconds; on a machine whose disk or memory
-/// stalls a process may not run for seconds. One that is stopped never answers, and the user waits for it.
+/// Time limit for an answer, which usually takes milliseconds. If disk or memory stalls, a process
+/// may not run for seconds. A stopped process never answers, and the user waits this long.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same for programs that ask again soon.
+/// Time limit for programs that ask again soon.
 pub const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Processes that are asked at the same time.
+/// Number of processes asked at the same time.
 const ASKED_AT_ONCE: usize = 32;
-/// By then a socket has its name, unless its process has died: it is made before the image is opened,
-/// which may be at a slow server.
+/// A socket without its final name after this time belongs to a dead process. It is created before
+/// the image is opened, which may take long on a slow server.
 const NAMED_WITHIN: Duration = Duration::from_secs(600);
 const MAX_QUESTION: usize = 64;
 const MAX_ANSWER: usize = 1 << 20;
-/// Between attempts to reach a process at which many others ask.
+/// Pause between attempts to reach a process that many others ask.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Ends the name of a socket.
+/// Suffix of a socket's name.
 const NAMED: &str = "sock";
-/// The same, before it is listened at.
+/// Suffix before its process listens.
 const UNNAMED: &str = "new";
 
-/// A listening socket that does not have its name yet.
 pub struct Unnamed {
     listener: UnixListener,
     path: TempPath,
 }
 
-/// Makes the socket, for a process that may make none later.
+/// Creates the socket, for a process that can create none later.
 pub fn open() -> io::Result<Unnamed> {
     let dir = runtime_dir::place().make()?;
     let opened = Directory::open(dir.clone());
@@ -68,7 +68,6 @@ pub fn open() -> io::Result<Unnamed> {
     listen(&dir)
 }
 
-/// Returns a socket that this process listens at, under a new name.
 fn listen(dir: &Path) -> io::Result<Unnamed> {
     let pid = std::process::id();
     let made = tempfile::Builder::new()
@@ -82,20 +81,18 @@ fn listen(dir: &Path) -> io::Result<Unnamed> {
 }
 
 impl Unnamed {
-    /// Moves it to the name by which it is found.
     pub fn name(self) -> io::Result<(UnixListener, PathBuf)> {
         let socket = self.path.with_extension(NAMED);
         self.path.persist(&socket).map_err(|error| error.error)?;
         Ok((self.listener, socket))
     }
 
-    /// Returns the directory that the socket is in.
     pub fn directory(&self) -> &Path {
         directory_of(&self.path)
     }
 }
 
-/// Reads a question: nothing, for the status, or the device number of the mount to restart.
+/// Reads a question: empty for the status, or the device number of the mount to restart.
 pub fn question(asker: &UnixStream) -> io::Result<String> {
     asker.set_write_timeout(Some(QUESTION_TIMEOUT))?;
     let question = read_all(asker, MAX_QUESTION, Instant::now() + QUESTION_TIMEOUT)?;
@@ -103,8 +100,7 @@ pub fn question(asker: &UnixStream) -> io::Result<String> {
     Ok(question)
 }
 
-/// Asks at a socket of a process of this user; `question` is empty, or a device number. Takes no longer
-/// than `patience`.
+/// Asks a process of this user. `question` is empty or a device number. Takes at most `patience`.
 pub fn ask(socket: &Path, question: &str, patience: Duration) -> io::Result<String> {
     let until = Instant::now() + patience;
     let mut stream = connect(socket, until)?;
@@ -119,8 +115,8 @@ pub fn ask(socket: &Path, question: &str, patience: Duration) -> io::Result<Stri
     read_all(&stream, MAX_ANSWER, until)
 }
 
-/// Connects as [`UnixStream::connect`] does, but only until a deadline. That function waits without end
-/// for a process that accepts nothing.
+/// Connects like [`UnixStream::connect`], but only until a deadline. That function waits forever
+/// for a process that accepts no connections.
 fn connect(socket: &Path, until: Instant) -> io::Result<UnixStream> {
     let address = SocketAddrUnix::new(socket)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -165,24 +161,21 @@ fn read_all(mut stream: &UnixStream, most: usize, until: Instant) -> io::Result<
     String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// The answer of a process about its mount.
 pub struct StatusAnswer {
-    /// Where it was asked.
     pub socket: PathBuf,
     pub mount: Value,
 }
 
-/// The outcome of asking all processes.
 #[derive(Default)]
 pub struct Asked {
     pub answers: Vec<StatusAnswer>,
     /// The processes that did not answer in time.
     pub silent: Vec<Silent>,
-    /// Numbers of the processes that were killed: their sockets were left over, and are removed.
+    /// Ids of killed processes. Their sockets were removed.
     pub gone: Vec<u64>,
 }
 
-/// Asks all processes that serve, each for `patience` at most. Sockets at which no process listens are removed.
+/// Asks all serving processes, each for at most `patience`. Removes sockets without a listener.
 pub fn ask_all(patience: Duration) -> Asked {
     ask_all_in(runtime_dir::place().all(), patience)
 }
@@ -214,13 +207,13 @@ fn ask_all_of(dir: &Directory, patience: Duration, asked: &mut Asked) {
             sockets.push((by_descriptor, socket));
         }
     }
-    // Together: one that does not answer delays the others not at all.
+    // In parallel, so that a silent process does not delay the others.
     for sockets in sockets.chunks(ASKED_AT_ONCE) {
         let outcomes: Vec<_> = std::thread::scope(|scope| {
             let ask = |socket| {
                 let thread = std::thread::Builder::new().name("asking".to_string());
                 let asking = thread.spawn_scoped(scope, move || ask_patiently(socket, patience));
-                // At the limit of processes this thread asks, one after the other.
+                // If no thread can be started, this thread asks.
                 asking.map_or_else(
                     |_| Asking::Done(ask_patiently(socket, patience)),
                     Asking::Thread,
@@ -240,7 +233,7 @@ fn ask_all_of(dir: &Directory, patience: Duration, asked: &mut Asked) {
                     let _gone_already = std::fs::remove_file(by_descriptor);
                     asked.gone.push(silent::pid_of(socket));
                 }
-                // Its process has just ended.
+                // The process has just ended.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) if error.kind() == ErrorKind::TimedOut => {
                     asked.silent.push(Silent::at(socket));
@@ -251,7 +244,7 @@ fn ask_all_of(dir: &Directory, patience: Duration, asked: &mut Asked) {
     }
 }
 
-/// A question to a serving process: still running in a thread, or answered.
+/// A question to a serving process: pending in a thread, or answered.
 enum Asking<'scope> {
     Thread(ScopedJoinHandle<'scope, io::Result<String>>),
     Done(io::Result<String>),
@@ -266,8 +259,8 @@ impl Asking<'_> {
     }
 }
 
-/// Asks for the status, again where the process ended between the question and the answer: the socket of a
-/// process that is ending may take another question, and what is left of it afterwards says more.
+/// Asks for the status, and asks again if the process ended before it answered. A socket of an
+/// ending process may still accept questions, and asking again shows whether the process is gone.
 fn ask_patiently(socket: &Path, patience: Duration) -> io::Result<String> {
     let until = Instant::now() + patience;
     let mut answer = ask(socket, "", patience);
@@ -287,7 +280,6 @@ fn is_cut_off(error: &io::Error) -> bool {
     )
 }
 
-/// Returns whether the process that was about to name it is gone.
 fn is_left_over(socket: &Path) -> bool {
     let made = socket.symlink_metadata().and_then(|made| made.modified());
     made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > NAMED_WITHIN))
@@ -377,7 +369,7 @@ mod tests {
         let dir = temp_dir("sockets-endless");
         let (listener, socket) = listen(dir.path()).unwrap().name().unwrap();
         let answering = std::thread::spawn(move || {
-            // A byte at a time never exceeds the time for one read.
+            // Single bytes never exceed the time limit of one read.
             for piece in [&b" "[..], &[b' '; 8192]] {
                 let (mut asker, _) = listener.accept().unwrap();
                 while asker.write_all(piece).is_ok() {
@@ -433,7 +425,7 @@ mod tests {
             let ending = std::thread::spawn(move || {
                 if is_accepted {
                     let (asker, _) = listener.accept().unwrap();
-                    // First the listener, so that the next question is refused.
+                    // Drops the listener first, so that the next question is refused.
                     drop(listener);
                     drop(asker);
                 } else {

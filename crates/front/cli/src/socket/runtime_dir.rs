@@ -1,8 +1,9 @@
 //! The directory of this user's sockets.
 //!
-//! Its name is known, and one that lies in /tmp may have been made by another user. So it is opened
-//! without following a link, and used only if this user owns it and no other can write to it. Where one in /tmp is another
-//! user's, one whose name cannot be foreseen takes its place; all that are this user's are looked into.
+//! Its name is predictable, and in /tmp another user may have created it first. So it is opened
+//! without following a link, and used only if this user owns it and no other user can write to it.
+//! If another user owns the predictable name in /tmp, a directory with an unpredictable name is
+//! used; all directories of this user are searched.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
@@ -13,24 +14,23 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// The bits of a mode that let users other than the owner write.
+/// Mode bits that let users other than the owner write.
 const WRITABLE: u32 = 0o022;
 
-/// Where the directory is.
 pub enum Place {
-    /// Here, and nowhere else: `$XDG_RUNTIME_DIR/forerun` where that is this user's, `/run/forerun` for root.
+    /// A fixed path: `$XDG_RUNTIME_DIR/forerun` if that belongs to this user, `/run/forerun` for
+    /// root.
     At(PathBuf),
-    /// Somewhere in a directory that all users can write to.
+    /// A directory inside one that all users can write to.
     In(Shared),
 }
 
-/// A directory for temporary files, and how those that are this user's begin.
+/// A directory for temporary files, and the prefix of this user's names in it.
 pub struct Shared {
     dir: PathBuf,
     name: String,
 }
 
-/// Returns the place of this user's directory.
 pub fn place() -> Place {
     let uid = rustix::process::getuid();
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -41,7 +41,7 @@ pub fn place() -> Place {
     if let Some(dir) = given.filter(|dir| dir.is_absolute() && is_own(dir)) {
         return Place::At(dir.join("forerun"));
     }
-    // The root of a user namespace may have no right to write to /run.
+    // Root of a user namespace may have no right to write to /run.
     let run = PathBuf::from("/run/forerun");
     let is_ours = run.symlink_metadata().map_or_else(
         |_| rustix::fs::access("/run", rustix::fs::Access::WRITE_OK).is_ok(),
@@ -59,7 +59,7 @@ pub fn place() -> Place {
 }
 
 impl Place {
-    /// Returns the directories in which there may be sockets.
+    /// Returns the directories that may contain sockets.
     pub fn all(self) -> Vec<PathBuf> {
         match self {
             Self::At(dir) => vec![dir],
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// Returns the directory for another socket, which is made where it is missing.
+    /// Returns the directory for a new socket, and creates it if needed.
     pub fn make(self) -> io::Result<PathBuf> {
         match self {
             Self::At(dir) => make(dir),
@@ -82,8 +82,8 @@ fn make(dir: PathBuf) -> io::Result<PathBuf> {
 }
 
 impl Shared {
-    /// Returns the directories that are this user's: the one of the well-known name, and those whose name another user could not
-    /// foresee.
+    /// Returns this user's directories: the one with the predictable name, and those with
+    /// unpredictable names.
     fn own(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name());
@@ -99,7 +99,8 @@ impl Shared {
         dirs
     }
 
-    /// Returns one of them. Another user may have made one of the well-known name first; then that of a new one ends at random.
+    /// Returns one of this user's directories, or creates one. If another user owns the predictable
+    /// name, the new name ends at random.
     fn make(&self) -> io::Result<PathBuf> {
         if let Some(dir) = self.own().into_iter().next() {
             return Ok(dir);
@@ -119,9 +120,9 @@ impl Shared {
     }
 }
 
-/// Returns the number that a user of this namespace has in the parent namespace, by the lines of
-/// `uid_map`: first number inside, first number outside, count. Each user of the machine may be user 0
-/// of a namespace, and all of them share /tmp.
+/// Returns the number of a user in the parent namespace, by the lines of `uid_map`: first number
+/// inside, first number outside, count. Each user of the machine may be user 0 of a namespace, and
+/// all of them share /tmp.
 fn outside_uid(uid: u32, map: &str) -> u32 {
     let outside = |line: &str| {
         let mut numbers = line.split_whitespace().map(str::parse::<u32>);
@@ -140,10 +141,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens it without following a link.
-    ///
-    /// # Errors
-    /// Where another user owns it or can write to it.
+    /// Opens the directory without following a link. Fails if another user owns it or can write to
+    /// it.
     pub fn open(path: PathBuf) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(&path, flags, Mode::empty())?;
@@ -157,12 +156,11 @@ impl Directory {
         Err(io::Error::new(ErrorKind::PermissionDenied, why))
     }
 
-    /// Returns a path of an entry, wherever the directory's own path leads by now.
+    /// Returns a path to an entry that stays valid if the directory is renamed.
     pub fn at(&self, name: &OsStr) -> PathBuf {
         Path::new(&format!("/proc/self/fd/{}", self.opened.as_raw_fd())).join(name)
     }
 
-    /// Returns the path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -184,7 +182,7 @@ mod tests {
         let at = |name: &str| temp.path().join(name);
         assert_eq!(shared("forerun-7").own(), Vec::<PathBuf>::new());
         assert_eq!(shared("forerun-7").make().unwrap(), at("forerun-7"));
-        // Of another user, as far as anybody can tell.
+        // A link counts as another user's directory.
         std::fs::create_dir(at("elsewhere")).unwrap();
         std::os::unix::fs::symlink("elsewhere", at("forerun-8")).unwrap();
         std::fs::write(at("forerun-9"), "").unwrap();
@@ -207,7 +205,7 @@ mod tests {
             assert_ne!(made, at("forerun-6"));
             assert_eq!(shared("forerun-6").own(), [made]);
         }
-        // Of the user 77.
+        // User 77's directory.
         std::fs::create_dir(at("forerun-77")).unwrap();
         assert_eq!(shared("forerun-7").own(), [at("forerun-7")]);
     }
@@ -215,14 +213,14 @@ mod tests {
     #[test]
     fn users_of_a_namespace_have_numbers_outside() {
         let table = [
-            // The first namespace.
+            // The initial namespace.
             (1000, "         0          0 4294967295\n", 1000),
             // unshare --map-root-user
             (0, "         0       1000          1\n", 1000),
-            // With subordinate numbers.
+            // With subordinate ids.
             (7, "0 1000 1\n1 100000 65536\n", 100_006),
             (65537, "0 1000 1\n1 100000 65536\n", 65537),
-            // No map yet, or none that can be read.
+            // Without a map, or with an invalid one.
             (65534, "", 65534),
             (5, "0 x 1\n0 4294967295 9\n", 5),
         ];

@@ -1,4 +1,4 @@
-//! Processes that serve mounts and do not answer: they are stopped, or their machine stalls.
+//! Serving processes that do not answer: they are stopped, or the machine stalls.
 
 use std::path::Path;
 
@@ -7,25 +7,22 @@ use serde_json::{Value, json};
 /// A process that listens at a socket and did not answer in time.
 #[derive(Clone, Debug)]
 pub struct Silent {
-    /// Its number, by the name of its socket.
+    /// The process id, from the name of the socket.
     pub pid: u64,
-    /// The mounts that it serves, as far as the kernel says that.
+    /// The mounts that the process serves, as far as the kernel reports them.
     pub mounts: Vec<SilentMount>,
 }
 
-/// A mount of such a process.
 #[derive(Clone, Debug)]
 pub struct SilentMount {
-    /// The device number, as in the answers of others.
+    /// The device number, as in the answers of other processes.
     pub device: String,
-    /// Where it is mounted.
     pub dir: String,
     /// The image, as the mount table names it.
     pub image: String,
 }
 
 impl Silent {
-    /// Finds out what is known of the process behind a socket.
     pub fn at(socket: &Path) -> Self {
         let pid = pid_of(socket);
         let connections = connections(pid);
@@ -43,13 +40,15 @@ impl Silent {
         Self { pid, mounts }
     }
 
-    /// Returns whether it serves the mount of this device; nothing where the kernel does not say.
+    /// Returns whether the process serves the mount of this device, or `None` if the kernel does
+    /// not report it.
     pub fn serves(&self, device: &str) -> Option<bool> {
         let is_known = !self.mounts.is_empty();
         is_known.then(|| self.mounts.iter().any(|mount| mount.device == device))
     }
 
-    /// Returns its mounts as `forerun status` reports them; one without a place where none is known.
+    /// Returns the mounts as `forerun status` reports them. Without known mounts, returns one
+    /// without a mount point.
     pub fn rows(&self) -> Vec<Value> {
         let row = |mount: Option<&SilentMount>| {
             json!({
@@ -67,14 +66,15 @@ impl Silent {
     }
 }
 
-/// Returns the number of the process that made a socket, by the socket's name; 0 where that has none.
+/// Returns the id of the process that made a socket, from the socket's name, or 0 if the name has
+/// none.
 pub fn pid_of(socket: &Path) -> u64 {
     let name = socket.file_name().unwrap_or_default().to_string_lossy();
     let number = name.split(['-', '.']).next().unwrap_or_default();
     number.parse().unwrap_or_default()
 }
 
-/// Returns the FUSE connections that a process holds. Only newer kernels say which.
+/// Returns the FUSE connections that a process holds. Only newer kernels report them.
 fn connections(pid: u64) -> Vec<u64> {
     let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo"));
     let mut found = Vec::new();

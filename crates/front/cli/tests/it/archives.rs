@@ -9,7 +9,7 @@ use forerun_testkit::{TempDir, memory_dir, require};
 
 use crate::common::{Ran, command, ran};
 
-/// Programs and the suffix of what they write.
+/// Programs, and the suffix of their output.
 const PROGRAMS: [(&str, &str); 4] = [
     ("gzip", "gz"),
     ("zstd", "zst"),
@@ -17,11 +17,12 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("bzip2", "bz2"),
 ];
 
-/// A tree of 3,000 files, its archive, and a cache directory of its own.
+/// A tree of 3,000 files, its archive, and a cache directory.
 struct Place(TempDir);
 
 impl Place {
-    /// Makes the archive and compresses it with `program`. Returns nothing if it is not installed.
+    /// Makes the archive and compresses it with `program`. Returns `None` if the program is not
+    /// installed.
     fn new(program: &str) -> Option<Self> {
         let place = Self(memory_dir("archives", 2 << 30));
         let tree = place.path().join("tree");
@@ -118,14 +119,15 @@ fn the_index_of_an_archive_is_made_once_and_kept() {
         let name = archive.as_str();
         let len = fs::metadata(place.path().join(name)).unwrap().len();
         assert!(place.bytes_read(&["cat", name, "dir/below/last"]) >= len);
-        // A frame of more than 16 MiB would not be kept: this one is shorter.
+        // An index is kept although the archive is only one frame, because the frame is shorter
+        // than 16 MiB.
         assert_eq!(place.indexes(), 1, "{program}");
         let index = fs::read_dir(place.path().join("cache/forerun/v1/indexes")).unwrap();
         let index = index.flatten().next().unwrap().path();
         let listed = place.run(&["ls", "-lR", name]).ok().stdout;
         assert!(place.bytes_read(&["ls", "-lR", name]) <= 4096, "{program}");
         assert_eq!(place.indexes(), 1, "{program}");
-        // Another one belongs to a file that was changed, and one that was damaged is made again.
+        // A changed archive gets a new index, and a damaged index is made again.
         fs::write(&index, b"damaged").unwrap();
         assert_eq!(place.run(&["ls", "-lR", name]).ok().stdout, listed);
         assert!(place.bytes_read(&["ls", name]) <= 4096, "{program}");
@@ -172,7 +174,6 @@ fn a_temporary_file_that_cannot_be_made_is_named_with_advice() {
 }
 
 impl Place {
-    /// Makes a place without an archive.
     fn empty() -> Self {
         Self(memory_dir("archives", 2 << 30))
     }
@@ -185,7 +186,6 @@ impl Place {
         fs::read(self.path().join(name)).unwrap()
     }
 
-    /// Asserts that two trees are the same.
     #[track_caller]
     fn same(&self, tree: &str, other: &str) {
         self.host("diff", &["-r", tree, other]).unwrap();
@@ -229,7 +229,7 @@ fn a_compressed_image_is_opened_as_what_it_holds() {
             place.same("tree", "out");
         }
     }
-    // Nothing at all stays an archive, and zeros before something else are none.
+    // An archive without entries is still an archive, but zeros before other bytes are not.
     place.write("zeros", &[0; 10240]);
     place.write("other", &[&[0; 10240][..], b"x"].concat());
     place.write("late", &[vec![0; 3 << 20], b"x".to_vec()].concat());
@@ -264,7 +264,7 @@ fn a_member_with_a_wrong_crc_is_refused_by_whatever_reads_it_whole() {
     for (name, wrong) in [("a", b"contents".as_slice()), ("b", b"")] {
         let mut bytes = whole.clone();
         match wrong {
-            // Of the deflated one its CRC-32, in both headers.
+            // The CRC-32 of the deflated member, in both headers.
             b"" => {
                 let crc = crc32(&place.read("b"));
                 let places: Vec<_> = (0..bytes.len() - 46)
@@ -312,7 +312,7 @@ fn a_member_with_a_wrong_crc_is_refused_by_whatever_reads_it_whole() {
     place.run(&["convert", "-q", "x.zip", "good.sqsh"]).ok();
 }
 
-/// Computes a CRC-32, as zip stores it.
+/// Computes a CRC-32 in the form that zip stores.
 fn crc32(bytes: &[u8]) -> [u8; 4] {
     let table = |byte: u32| {
         (0..8).fold(byte, |crc, _| match crc & 1 {
@@ -457,7 +457,7 @@ fn an_archive_keeps_the_root_and_access_control_lists_for_other_programs() {
         assert_eq!(acls(name), expected, "{name}");
         let root = fs::metadata(place.path().join(name)).unwrap();
         assert_eq!(root.mode() & 0o7777, 0o751, "{name}");
-        // bsdtar sets no time of the directory that it unpacks into, of its own archives neither.
+        // bsdtar does not set the time of the target directory, not even from its own archives.
         if program == "tar" {
             assert_eq!(root.mtime(), 1_000_000_000, "{name}");
         }

@@ -1,4 +1,5 @@
-//! `forerun bench`: every work has its runs, contents that differ are reported, and nothing is left behind.
+//! `forerun bench`: every workload has its runs, differing contents are reported, and nothing is left
+//! behind.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -14,7 +15,6 @@ use serde_json::Value;
 use crate::common::volume::as_nobody;
 use crate::common::{Fixture, Ran, command, ran};
 
-/// A tree, an image of it, and an empty directory to measure in.
 struct Place(Fixture);
 
 impl Place {
@@ -49,7 +49,6 @@ impl Place {
         ran
     }
 
-    /// Asserts that nothing is left of a measurement.
     #[track_caller]
     fn assert_empty(&self) {
         let home = self.path("home").canonicalize().unwrap();
@@ -72,14 +71,13 @@ fn names(array: &Value, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the contenders of a work.
 fn contenders<'v>(report: &'v Value, work: &str) -> &'v Value {
     let mut works = report["works"].as_array().unwrap().iter();
     let found = works.find(|row| row["work"] == work);
     &found.unwrap_or_else(|| panic!("no {work} in {report:#}"))["contenders"]
 }
 
-/// Asserts that all contents were read by several, and that all of them read the same.
+/// Asserts that each of the contents was read by several contenders with the same result.
 #[track_caller]
 fn assert_same_contents(report: &Value, least: usize) {
     for (what, digests) in report["contents"].as_object().unwrap() {
@@ -159,7 +157,7 @@ fn three_rounds_give_a_table_with_verdicts() {
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
-    // In the order of the works, whatever the order in which they were named.
+    // Rows follow the order of the workloads, not the order on the command line.
     let rows: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("  kernel  "))

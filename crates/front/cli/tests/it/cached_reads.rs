@@ -1,12 +1,12 @@
-//! Images at servers of which the cache has everything: read as local files are.
+//! Fully cached remote images are read like local files.
 
 use forerun_testkit_servers::Nginx;
 use serde_json::Value;
 
 use crate::common::place::{Place, noise};
 
-/// Images of web servers have no digests, so the process hashes each chunk of the cache at its first use. The pool does
-/// so in the requests ahead of the reader; the reader hashes the chunks of its own requests only.
+/// Images of web servers have no digests, so the process hashes each cached chunk at its first use.
+/// The pool does so in readahead requests; the reader hashes only the chunks of its own requests.
 #[test]
 fn chunks_without_digests_are_hashed_ahead_of_the_reader() {
     let place = Place::new();

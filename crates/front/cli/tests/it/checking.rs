@@ -1,4 +1,4 @@
-//! `check --report`: what was found, in a file.
+//! `check --report`: the findings in a file.
 
 use std::fs;
 use std::path::Path;
@@ -87,7 +87,7 @@ fn mistakes_with_reports() {
     assert!(!dir.path().join("report").exists());
 }
 
-/// Packs text of many small and large files, which all codecs make shorter.
+/// Packs text in many small and large files, which all codecs compress.
 fn text_tree(dir: &TempDir) {
     let tree = dir.path().join("tree");
     fs::create_dir(&tree).unwrap();
@@ -102,7 +102,7 @@ fn a_flipped_bit_is_found_or_lies_in_the_share_that_is_told() {
     let dir = temp_dir("flips");
     text_tree(&dir);
     for (format, compressor, share) in [
-        // The table of owners is too short to be encoded.
+        // The table of owners is too short to be compressed.
         (
             "squashfs",
             "gzip",
@@ -148,7 +148,7 @@ fn a_flipped_bit_is_found_or_lies_in_the_share_that_is_told() {
             let bytes = json["bytes"].as_u64().unwrap();
             assert!(told * 3 < bytes, "{kind:?}: {told} of {bytes}");
         }
-        // All but four bytes, which no seed flips.
+        // All bytes except four, which no seed flips.
         let is_covered = share.contains("4 B of");
         let bytes = fs::read(dir.path().join("a.img")).unwrap();
         let mut rng = Rng::new(7);

@@ -1,4 +1,4 @@
-//! diff: what it prints, and the exit codes.
+//! diff: its output and exit codes.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Completions of the command line, as the shells make them.
+//! Completions of the command line, as the shells produce them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use forerun_testkit::{TempDir, require, temp_dir};
 
 use crate::common::{command, ran};
 
-/// Returns what bash offers for the last word of a command line.
+/// Returns bash's completions for the last word of a command line.
 fn completed_by_bash(function: &str, words: &str) -> Option<String> {
     let bash = require::program("bash")?;
     let script = ran(command(&["completions", "bash"]).output().unwrap()).ok();
@@ -17,7 +17,7 @@ fn completed_by_bash(function: &str, words: &str) -> Option<String> {
          {function} forerun \"$cur\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo ${{COMPREPLY[@]}}",
         script.text()
     );
-    // Longer than an argument may be.
+    // The script is longer than an argument may be.
     let dir = temp_dir("completions");
     let path = dir.path().join("script");
     fs::write(&path, ask).unwrap();
@@ -56,7 +56,7 @@ fn scripts_for_other_shells_know_the_values_of_options() {
     }
 }
 
-/// An image with names that shells have to quote, and the scripts of the shells beside it.
+/// An image with names that shells have to quote, and the shells' scripts.
 struct Scene {
     dir: TempDir,
 }
@@ -71,7 +71,7 @@ impl Scene {
         fs::write(tree.join("with space/fi'le"), "").unwrap();
         fs::write(tree.join("two\nlines"), "").unwrap();
         fs::write(tree.join("top"), "").unwrap();
-        // In the directory of the shell, not in the image.
+        // In the shell's directory, not in the image.
         fs::write(dir.path().join("tip"), "").unwrap();
         let mut make = Command::new(mksquashfs);
         make.args(["tree", "image", "-quiet", "-no-progress"]);
@@ -83,7 +83,7 @@ impl Scene {
         Some(Self { dir })
     }
 
-    /// Runs a shell on `script` with the program in its path. Returns what it prints.
+    /// Runs a shell on `script` with the program in its path. Returns its output.
     fn run(&self, shell: PathBuf, args: &[&str], script: &str) -> String {
         let program = PathBuf::from(command(&["ls"]).get_program());
         let mut path = program.parent().unwrap().as_os_str().to_owned();
@@ -136,7 +136,7 @@ fn candidates_are_the_entries_of_one_directory() {
         assert_eq!(told.text(), expected, "{words:?}");
         assert_eq!(told.stderr, "", "{words:?}");
     }
-    // No path of an image follows these words, or not of one that can be opened.
+    // After these words no path of an image follows, or the image cannot be opened.
     for words in [
         &["ls", "ima"][..],
         &["ls", "image", "--format", ""],
@@ -160,7 +160,7 @@ fn bash_completes_paths_in_an_image() {
     };
     for (words, expected) in [
         ("forerun cat image /t", "/top"),
-        // As bash splits them, and with the quotes that were typed.
+        // As bash splits them, with the quotes that the user typed.
         (r"forerun ls image 'with\ space/f'", "with space/fi'le"),
         ("forerun ls image \"'with space/b\"", "with space/below/"),
         ("forerun ls --format = squashfs image wi", "with space/"),
@@ -200,7 +200,8 @@ fn zsh_completes_paths_in_an_image() {
     let (Some(scene), Some(zsh)) = (Scene::new(), require::program("zsh")) else {
         return;
     };
-    // A shell in a terminal of its own. The pattern ends the wait; without a match the time limit does.
+    // A shell in a pseudo-terminal. The pattern ends the wait; without a match, the time limit
+    // does.
     let script = r#"
         zmodload zsh/zpty
         zpty shell zsh -f -i

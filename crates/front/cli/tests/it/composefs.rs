@@ -1,4 +1,5 @@
-//! composefs on the command line: made, read, converted, mounted without privileges, collected.
+//! composefs on the command line: made, read, converted, mounted without privileges,
+//! garbage-collected.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +13,7 @@ use rustix::fs::XattrFlags;
 
 use crate::common::{Ran, command, in_namespace, ran};
 
-/// Creates a directory with `tree`, and `image` and `store` made of it.
+/// Creates a directory with `tree`, and `image` and `store` made from it.
 fn made() -> TempDir {
     let dir = temp_dir("composefs-cli");
     fs::create_dir_all(dir.path().join("tree/sub")).unwrap();
@@ -73,7 +74,8 @@ fn images_are_read_with_their_store_and_not_without() {
     assert_eq!(refused.code, Some(2));
 }
 
-/// Checks that an image whose files would all be errors is refused, and one that has no objects is not.
+/// An image is refused if every file would be an error without the store. An image without objects
+/// is not refused.
 #[test]
 fn a_mount_without_the_store_is_refused_with_a_hint() {
     if !require::root() || !require::fuse() {
@@ -96,8 +98,8 @@ fn a_mount_without_the_store_is_refused_with_a_hint() {
     forerun(at, &["umount", "mnt"]).ok();
 }
 
-/// Checks that files which the kernel reads by itself are opened, and named to the disk, ahead of a program that reads
-/// the tree.
+/// Objects that the kernel itself reads are opened, and prefetched from disk, ahead of a program
+/// that reads the tree.
 #[test]
 fn objects_are_hinted_ahead_of_a_reader_of_the_tree() {
     if !require::root() || !require::fuse() {
@@ -136,7 +138,8 @@ fn objects_are_hinted_ahead_of_a_reader_of_the_tree() {
     let after = status();
     forerun(at, &["umount", "mnt"]).ok();
     let requests = |name: &str| after["fuse_requests"][name].as_u64().unwrap_or(0);
-    // The smallest file is in the image itself. A few may be stored before the first file is opened.
+    // The smallest file is inside the image. A few files may be read before the first one is opened
+    // by path.
     assert!(requests("read") <= 1 && requests("store") < 20, "{after}");
     let hinted = hinted(&after) - before;
     let bytes = u64::try_from(FILES * (4096 + FILES / 2)).unwrap();
@@ -169,7 +172,7 @@ fn objects_that_no_image_needs_are_listed_and_removed_with_delete() {
     assert!(!object.exists());
 }
 
-/// Returns the attributes of a file whose contents are the object at this path.
+/// Creates a file with the attributes of a stub for the object at this path.
 fn stub(path: &Path, len: usize, redirect: &str, digest: &[u8], algorithm: u8) {
     fs::File::create(path)
         .unwrap()
@@ -183,7 +186,6 @@ fn stub(path: &Path, len: usize, redirect: &str, digest: &[u8], algorithm: u8) {
     set("trusted.overlay.redirect", redirect.as_bytes());
 }
 
-/// Makes an image of EROFS of a directory, which has no header of composefs.
 fn plain_erofs(at: &Path, tree: &str, image: &str) {
     forerun(
         at,
@@ -192,7 +194,7 @@ fn plain_erofs(at: &Path, tree: &str, image: &str) {
     .ok();
 }
 
-/// Checks that nothing of a store is removed in this call, which fails.
+/// Checks that garbage collection fails and removes nothing.
 fn stays(at: &Path, store: &str, image: &str, reason: &str) {
     let files = || {
         let found = Command::new("find").arg(at.join(store)).output().unwrap();
@@ -221,17 +223,17 @@ fn what_cannot_be_understood_stops_gc_before_anything_is_removed() {
     let at = dir.path();
     fs::write(at.join("damaged"), "not an image").unwrap();
     stays(at, "store", "damaged", "");
-    // An image of EROFS that is not composefs, named by mistake.
+    // An EROFS image that is not composefs, named by mistake.
     plain_erofs(at, "tree", "mistake");
     stays(at, "store", "mistake", "refers to no object");
-    // The payloads of another layout.
+    // The objects of another layout.
     let digest = digest_of(&[b'x'; 10_000]);
     fs::create_dir(at.join("moved")).unwrap();
     let redirect = format!("/objects/{}", digest.object_path());
     stub(&at.join("moved/f"), 10_000, &redirect, &digest.0, 1);
     plain_erofs(at, "moved", "redirected");
     stays(at, "store", "redirected", "is no name of an object");
-    // No metacopy, so this driver reads the file from the image; another may follow the redirect.
+    // Without metacopy, this driver reads the file from the image; others may follow the redirect.
     rustix::fs::removexattr(at.join("moved/f"), "trusted.overlay.metacopy").unwrap();
     plain_erofs(at, "moved", "halved");
     stays(at, "store", "halved", "is no name of an object");
@@ -278,14 +280,14 @@ fn an_image_that_is_an_object_of_the_store_is_kept() {
         path
     };
     let object = put("image");
-    // Once by its own name, once as a copy elsewhere.
+    // Once under its own name, once as a copy elsewhere.
     for image in [object.to_str().unwrap(), "image"] {
         let gc = ["gc", "--json", "--delete", "--objects", "store", image];
         let collected = forerun(at, &gc).ok().json();
         assert_eq!(collected["kept_objects"], 2, "{image}");
         assert!(object.exists());
     }
-    // Under another name than its digest, as the file itself only.
+    // Under a name other than its digest, only as the file itself.
     let renamed = at.join("store/00").join("1".repeat(62));
     fs::create_dir_all(at.join("store/00")).unwrap();
     fs::rename(&object, &renamed).unwrap();
@@ -319,7 +321,7 @@ fn a_repository_whose_streams_are_objects_is_refused() {
     stays(at, "link", "image", "repository of composefs-rs");
 }
 
-/// Checks that `check` needs no option to find an object with a wrong byte.
+/// `check` needs no option to find an object with a wrong byte.
 #[test]
 fn check_compares_objects_with_their_digests() {
     let dir = made();
@@ -337,7 +339,8 @@ fn check_compares_objects_with_their_digests() {
     forerun(at, &off).ok();
 }
 
-/// Checks that reading a file whose contents are stored elsewhere (metacopy) is an error, and does not return zeros.
+/// Reading a file whose contents are stored elsewhere (metacopy) is an error, and does not return
+/// zeros.
 #[test]
 fn a_file_without_its_contents_is_an_error_for_its_readers_in_every_format() {
     if !require::root() {
@@ -414,13 +417,13 @@ fn a_file_without_its_contents_is_an_error_for_its_readers_in_every_format() {
         );
         let warning = "warning: /moved: ";
         assert!(check.text().contains(warning), "{image}: {}", check.text());
-        // The lowest of several layers.
+        // As the lowest of several layers.
         let told = forerun(at, &["cat", "--layer", image, "/f"]);
         assert_eq!(told.code, Some(1), "{image}: {told:?}");
     }
 }
 
-/// Checks images of composefs-rs and bootc, whose objects are named by SHA-512.
+/// Images of composefs-rs and bootc, whose objects are named by SHA-512.
 #[test]
 fn objects_named_by_sha512_are_read_verified_and_collected() {
     let Some(fsverity) = require::program("fsverity").filter(|_| require::root()) else {
@@ -430,7 +433,7 @@ fn objects_named_by_sha512_are_read_verified_and_collected() {
     let at = dir.path();
     fs::create_dir_all(at.join("tree")).unwrap();
     let mut wanted = Vec::new();
-    // Levels of hashes: none, one, two. A block has 64 of them.
+    // Zero, one and two levels of hashes. A block has 64 hashes.
     for (name, len) in [
         ("a", 1100),
         ("b", 64 * 4096),
@@ -533,10 +536,10 @@ fn the_digest_of_the_image_is_told() {
     );
 }
 
-/// Offset of `feature_compat` in an image; its first bit says that the superblock has a checksum.
+/// Offset of `feature_compat` in an image. Its first bit means that the superblock has a checksum.
 const FEATURE_COMPAT: usize = 1024 + 8;
 
-/// Sets the size of a file that is `from` bytes long to 2^60, and leaves the checksum out.
+/// Sets the size of a file of `from` bytes to 2^60, and disables the checksum.
 fn with_absurd_size(image: &Path, from: u64) {
     let mut bytes = fs::read(image).unwrap();
     let size = from.to_le_bytes();
@@ -551,7 +554,7 @@ fn a_file_of_absurd_size_ends_every_command_at_once() {
     let dir = temp_dir("absurd");
     let at = dir.path();
     fs::create_dir(at.join("tree")).unwrap();
-    // A time of its own needs the long form of the inode, which has 64 bits for the size.
+    // A file with its own time needs the long inode, which has a 64-bit size.
     for (name, nanoseconds) in [("large", 9), ("one", 7), ("two", 7), ("three", 7)] {
         let mut file = fs::File::create(at.join("tree").join(name)).unwrap();
         file.write_all(&[b'x'; 54_321][usize::from(nanoseconds == 7)..])

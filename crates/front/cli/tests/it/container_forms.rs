@@ -1,4 +1,5 @@
-//! Container images in other forms: pulled into a layout, as composefs, and with hard links between layers.
+//! Other forms of container images: pulled into a layout, as composefs, and with hard links between
+//! layers.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +10,8 @@ use forerun_testkit_servers::{Auth, DockerRegistry};
 use crate::common::place::Place;
 use crate::containers::{RANDOM, STORE, make_layers, run};
 
-/// Makes a container image `img` whose upper layers have hard links to files of lower ones; with an argument, one of
-/// this name with a hard link to that name, which is nothing.
+/// Makes a container image `img` whose upper layers have hard links to files of lower ones. With an
+/// argument, makes an image of that name with a hard link to a missing file.
 const LINKS: &str = r#"
 import sys
 sys.argv[1:], names = ['0'], sys.argv[1:]
@@ -80,7 +81,7 @@ fn a_container_image_is_pulled_into_a_layout_that_other_tools_read() {
             let compared = place.run(&["diff", &image, &root]);
             assert_eq!((compared.code, compared.text()), (Some(0), ""), "{image}");
         }
-        // What is in the cache needs no registry.
+        // Cached images need no registry.
         let name = format!("oci://{at}");
         place.run(&["ls", "-R", &name]).ok();
         let compared = place.run(&["diff", "--offline", &name, &root]);
@@ -88,7 +89,6 @@ fn a_container_image_is_pulled_into_a_layout_that_other_tools_read() {
     }
 }
 
-/// Returns the paths of the files in a directory.
 fn files_below(dir: &Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -117,7 +117,7 @@ fn a_container_image_becomes_a_composefs_image_whose_objects_are_shared() {
         files_below(&place.path(store))
     };
     let objects = make("oci-layout:layout", "app.cfs", "store");
-    // The large file is at two paths, in two layers. The small one is in the image.
+    // The large file has two paths, in two layers. The small one is inside the image.
     assert_eq!(objects.len(), 1, "{objects:?}");
     place
         .run(&[
@@ -131,7 +131,7 @@ fn a_container_image_becomes_a_composefs_image_whose_objects_are_shared() {
         ])
         .ok();
     assert!(run("diff", &["-r", "expected", "out"], &place.path(".")));
-    // The unpacked tree makes the same objects, and once more nothing new.
+    // The unpacked tree makes the same objects, so nothing new is stored.
     place
         .run(&["extract", "-q", "-C", "tree2", "oci-layout:layout"])
         .ok();
@@ -183,7 +183,7 @@ fn a_hard_link_to_a_lower_layer_is_a_name_of_its_file() {
     assert_eq!((compared.code, compared.text()), (Some(0), ""));
     let checked = place.run(&["check", "-q", "oci-layout:img"]);
     assert_eq!(checked.code, Some(0), "{}", checked.stderr);
-    // One that names nothing is left out with a warning.
+    // A hard link to a missing file is omitted with a warning.
     assert!(run("python3", &["-c", &script, "gone"], &place.path(".")));
     let checked = place.run(&["check", "oci-layout:gone"]);
     let told = format!("{}{}", checked.text(), checked.stderr);

@@ -1,4 +1,5 @@
-//! Container images in a registry: pushed layer by layer as other tools do, then read, mounted and converted.
+//! Container images in a registry: pushed layer by layer as other tools do, then read, mounted and
+//! converted.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +10,9 @@ use forerun_testkit_servers::{Auth, DockerRegistry};
 
 use crate::common::place::Place;
 
-/// Makes a container image of the directories `layer0` and so on, of every compression that layers have. Pushes it
-/// to a repository, or writes a layout, an archive of it, and an archive as `docker save` does.
+/// Makes a container image of the directories `layer0` and so on, with every compression that
+/// layers have. Pushes it to a repository, or writes a layout, an archive of it, and an archive as
+/// `docker save` does.
 pub const STORE: &str = r#"
 import gzip, hashlib, io, json, os, subprocess, sys, tarfile, urllib.request
 base, blobs, layers, plain = sys.argv[1], {}, [], []
@@ -60,10 +62,10 @@ else:
     write('saved', saved)
 "#;
 
-/// Makes random container images: see the file.
+/// Makes random container images; the script describes them.
 pub const RANDOM: &str = include_str!("../images/containers.py");
 
-/// Makes three layers, and what a container of them has in `expected`.
+/// Makes three layers, and the merged tree in `expected`.
 pub fn make_layers(place: &Place) {
     let write = |name: &str, bytes: &[u8]| {
         let path = place.path(name);
@@ -95,7 +97,7 @@ pub fn run(program: &str, arguments: &[&str], dir: &Path) -> bool {
         .success()
 }
 
-/// Asserts that a mount of several layers by the kernel is refused, with the reason.
+/// Asserts that mounting several layers with the kernel is refused, with the reason.
 #[track_caller]
 fn assert_only_fuse_mounts(place: &Place, image: &[&str]) {
     let told = place.run(&[&["mount", "--via", "kernel"], image, &["mnt"]].concat());
@@ -111,7 +113,7 @@ fn assert_only_fuse_mounts(place: &Place, image: &[&str]) {
     assert!(told.stderr.contains("--via fuse"), "{}", told.stderr);
 }
 
-/// Asserts that `forerun status` has each of the three layers of a mounted image, and their sum.
+/// Asserts that `forerun status` lists each of the three layers of a mounted image, and their sum.
 #[track_caller]
 fn assert_status_counts_layers(place: &Place, name: &str) {
     if !require::fuse() {
@@ -127,7 +129,8 @@ fn assert_status_counts_layers(place: &Place, name: &str) {
     assert_eq!(status[0]["remote"]["complete"], true);
 }
 
-/// Asserts that the lowest of three layers are shown alone, and that an image without layers is refused.
+/// Asserts that the lowest of three layers can be shown alone, and that an image without layers is
+/// refused.
 #[track_caller]
 fn assert_lowest_layers_are_shown(place: &Place, name: &str) {
     let cat =
@@ -173,7 +176,7 @@ fn a_container_image_is_read_as_the_container_has_it() {
     assert!(run("diff", &["-r", "expected", "out"], &place.path(".")));
     assert_only_fuse_mounts(&place, &[&name]);
     assert_status_counts_layers(&place, &name);
-    // The large files of three layers: in one pass, without a tree on disk.
+    // The large files of three layers are converted in one pass, without a tree on disk.
     place
         .run(&["convert", "-q", "--format", "squashfs", &name, "app.sqsh"])
         .ok();
@@ -185,7 +188,7 @@ fn a_container_image_is_read_as_the_container_has_it() {
         (&"layers".into(), &"3".into())
     );
     assert_lowest_layers_are_shown(&place, &name);
-    // Each layer takes files of the cache: more may be open than usual.
+    // Each layer needs open cache files, so more files may be open than the limit allows.
     let limited = format!("ulimit -S -n 30; exec \"$0\" ls {name} > listed");
     let mut shell = Command::new("sh");
     shell.args(["-c", &limited, env!("CARGO_BIN_EXE_forerun")]);
@@ -193,7 +196,7 @@ fn a_container_image_is_read_as_the_container_has_it() {
         .current_dir(place.path("."))
         .env("XDG_CACHE_HOME", place.path("cache"));
     assert!(shell.status().unwrap().success());
-    // What takes one image says how to name a layer.
+    // Commands for a single image explain how to name a layer.
     let scanned = place.run(&["scan", &name]);
     assert_eq!(scanned.code, Some(2), "{}", scanned.stderr);
     assert!(
@@ -207,7 +210,7 @@ fn a_container_image_is_read_as_the_container_has_it() {
         place.run(&["umount", "mnt"]).ok();
         assert!(same);
     }
-    // The cache has the layers and the indexes of the compressed ones.
+    // The cache has the layers, and the indexes of the compressed ones.
     let fetched = |arguments: &[&str]| {
         let ran = place.run(&[arguments, &["--stats", "--json"]].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -293,7 +296,7 @@ fn mistakes_with_container_images_on_disk_are_told() {
     let (code, text) = told("docker-archive:layout.tar");
     assert_eq!(code, Some(4), "{text}");
     assert!(text.contains("manifest.json"), "{text}");
-    // As docker saves images since version 25: a layout with compressed layers, and a manifest.json.
+    // Like `docker save` since version 25: a layout with compressed layers, and a manifest.json.
     let docker = "import json, os; o = os.path; m = json.load(open('layout/index.json'))['manifests'][0]['digest'][7:]; \
         b = 'blobs/sha256/'; l = json.load(open('layout/' + b + m))['layers']; \
         open('layout/manifest.json', 'w').write(json.dumps([{'Config': 'config.json', 'RepoTags': ['app:1'], \
@@ -307,7 +310,7 @@ fn mistakes_with_container_images_on_disk_are_told() {
     assert!(text.contains("is compressed with gzip"), "{text}");
     assert!(text.contains("oci-archive:"), "{text}");
     assert_eq!(told("oci-archive:docker.tar").0, Some(0));
-    // Each blob in turn: nothing of other bytes than the documents name is read.
+    // Alters each blob in turn: bytes with another digest are never used.
     for blob in fs::read_dir(place.path("layout/blobs/sha256")).unwrap() {
         let blob = blob.unwrap().path();
         let bytes = fs::read(&blob).unwrap();
@@ -361,7 +364,7 @@ fn random_container_images_are_as_umoci_unpacks_them() {
     }
 }
 
-/// Makes a layout of an image of two layers: EROFS as containerd 2.3 stores it, compressed or not.
+/// Makes a layout of an image of two EROFS layers as containerd 2.3 stores them, compressed or not.
 const EROFS: &str = r#"
 import hashlib, json, os
 os.makedirs('erofs/blobs/sha256')

@@ -1,4 +1,4 @@
-//! The demo, small.
+//! The demo with small files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,10 +12,9 @@ use serde_json::Value;
 use crate::common::{Ran, command, ran};
 
 const PARTS: [&str; 5] = ["romfs", "squashfs", "exfat", "link", "composefs"];
-/// MiB of the largest file.
 const SIZE: &str = "3M";
 
-/// Runs it in a directory that must be empty afterwards.
+/// Runs the demo in a directory, which must be empty afterwards.
 fn demo(dir: &Path, options: &[&str], locale: &str) -> Ran {
     let here = dir.to_str().unwrap();
     let mut args = vec!["demo", "--size", SIZE, "--directory", here];
@@ -54,30 +53,30 @@ fn count(value: &Value, id: &str, name: &str) -> u64 {
     row(value, id, name)["count"].as_u64().unwrap()
 }
 
-/// Asserts what was counted in each part, whether there is a mount or not.
+/// Asserts the counts of each part, with or without a mount.
 fn assert_counters(value: &Value) {
-    // A file of 3 MiB: by 1 KiB, and by 4 MiB with what readahead takes to begin.
+    // A file of 3 MiB: read by 1 KiB, or by 4 MiB with the first requests of readahead.
     let small = count(value, "romfs", "nolargeblocks");
     assert!((3072..3200).contains(&small), "{small}");
     let large = count(value, "romfs", "largeblocks");
     assert!((1..=12).contains(&large), "{large}");
     assert!(row(value, "romfs", "image")["count"].is_null());
 
-    // 4 blocks of 128 KiB, in 32 pages each.
-    // Two requests of the kernel may each decode a block that both need.
+    // 4 blocks of 128 KiB, in 32 pages each. Two kernel requests may each decode a block that both
+    // need.
     let once = count(value, "squashfs", "once");
     assert!((4..=8).contains(&once), "{once}");
     let each_page = count(value, "squashfs", "each_page");
     assert!((4 * 32..=4 * 32 + 8).contains(&each_page), "{each_page}");
 
-    // 48 MiB, that is 384 clusters of 128 KiB: a write for each, and four more.
+    // 48 MiB in 384 clusters of 128 KiB: a write for each, and four more.
     assert_eq!(count(value, "exfat", "each_cluster"), 384 + 4);
     if value["mount_error"].is_null() {
         let sectors = count(value, "exfat", "each_sector");
         assert!((2..=6).contains(&sectors), "{sectors}");
     }
 
-    // An image of a little over 768 KiB, of which a file of 96 KiB is read.
+    // An image of slightly more than 768 KiB, from which a file of 96 KiB is read.
     let whole = count(value, "link", "whole");
     assert!((768..800).contains(&whole), "{whole}");
     let read = count(value, "link", "on_demand");
@@ -237,7 +236,7 @@ fn a_page_that_cannot_be_written_fails_before_anything_is_measured() {
 fn an_interrupt_leaves_nothing() {
     let dir = temp_dir("demo");
     let here = dir.path().to_str().unwrap();
-    // The legacy mount lasts for seconds.
+    // The legacy mount runs for seconds.
     let args = [
         "demo",
         "--only",

@@ -1,4 +1,4 @@
-//! Help, man pages, completions and the documents: all of them, and in step with the program.
+//! Help, man pages, completions and documents are complete and match the program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +42,7 @@ const COMMANDS: &[&str] = &[
     "help",
 ];
 
-/// The commands that read an image, whose help fits on a terminal of 24 lines.
+/// Commands that read an image. Their help fits on a terminal of 24 lines.
 const READING: &[&str] = &[
     "info", "ls", "cat", "dump", "label", "scan", "status", "umount",
 ];
@@ -50,10 +50,10 @@ const READING: &[&str] = &[
 /// Lines of the help of the other commands.
 const HELP_LINES: usize = 48;
 
-/// Columns of help and of every other output that people read.
+/// Columns of the help and of all other output for people.
 const COLUMNS: usize = 80;
 
-/// Compares the help with the reviewed files; `FORERUN_UPDATE=1 cargo test` writes them anew.
+/// Compares the help with the reviewed files. `FORERUN_UPDATE=1 cargo test` rewrites them.
 #[test]
 fn help_is_as_reviewed() {
     compare_help("--help-all", "crates/front/cli/tests/help");
@@ -120,7 +120,7 @@ fn help_has_80_columns() {
             for line in help.text().lines() {
                 assert!(line.chars().count() <= COLUMNS, "{words:?}: {line}");
             }
-            // An example that is wider would be wrapped, and go on at the start of a line.
+            // A wider example would be wrapped and continue at the start of a line.
             let (_, examples) = help.text().split_once("\nExamples:\n").unwrap();
             let examples = examples.split("\n\n").next().unwrap();
             for line in examples.lines() {
@@ -161,8 +161,8 @@ fn every_entry_of_the_man_pages_has_a_text() {
     );
 }
 
-/// Words of examples that need a network, a device, root, a mount, containerd, a damaged volume, or minutes. Their words are
-/// checked where the help is defined.
+/// Words of examples that are not run, because they need a network, a device, root, a mount,
+/// containerd, a damaged volume, or minutes. Other tests check that these command lines parse.
 const NOT_RUN: [&str; 18] = [
     "://",
     "sudo",
@@ -184,7 +184,7 @@ const NOT_RUN: [&str; 18] = [
     "App.AppDir",
 ];
 
-/// Begins each example with what was prepared.
+/// Starts each example with a fresh copy of the prepared files.
 const ANEW: &str =
     "set -e -o pipefail; rm -rf ../work; cp -a . ../work; cd ../work; export HOME=$PWD/home";
 
@@ -242,7 +242,7 @@ fn the_examples_of_the_help_work() {
         let help = ran(command(&[name, "--help-all"]).output().unwrap()).ok();
         let (_, examples) = help.text().split_once("\nExamples:\n").unwrap();
         for line in examples.split("\n\n").next().unwrap().lines() {
-            // Three blanks begin a comment.
+            // Three blanks start a comment.
             let line = line
                 .strip_prefix("  ")
                 .unwrap()
@@ -309,7 +309,7 @@ fn the_manual_names_every_command_and_option() {
         let help = ran(command(&[name, "--help-all"]).output().unwrap()).ok();
         let words = help.text().split_whitespace();
         for option in words.filter(|word| word.starts_with("--") && word.len() > 2) {
-            // `--option[=<VALUE>]`, and punctuation.
+            // Removes `[=<VALUE>]` and punctuation.
             let option = option.split(['[', '=']).next().unwrap();
             let option = option.trim_end_matches(|char: char| !char.is_ascii_alphabetic());
             assert!(cli.contains(option), "docs/cli.md lacks {option} of {name}");
@@ -347,7 +347,6 @@ fn man_pages_render_without_complaint() {
     );
 }
 
-/// Returns the man pages that are in a directory.
 fn man_pages(dir: &Path) -> Vec<PathBuf> {
     let pages = fs::read_dir(dir).unwrap();
     let mut pages: Vec<_> = pages.map(|page| page.unwrap().path()).collect();
@@ -412,7 +411,7 @@ fn every_command_has_a_man_page_with_all_sections() {
 
 #[test]
 fn the_man_page_names_only_variables_that_the_program_reads() {
-    // Read by libraries.
+    // Variables that libraries read.
     const LIBRARIES: [&str; 6] = [
         "NO_COLOR",
         "TZ",
@@ -470,7 +469,7 @@ fn completions_know_the_commands() {
         for name in COMMANDS {
             assert!(script.text().contains(name), "{shell}: {name}");
         }
-        // Bash is everywhere; of the others, those that are there check their syntax.
+        // bash is always installed. Other shells check their syntax if they are installed.
         let program = match shell {
             "bash" => require::program(checker),
             _ => require::find_program(checker),

@@ -1,4 +1,4 @@
-//! fakeroot and pseudo: root that a preloaded library plays, for packers and extractors.
+//! fakeroot and pseudo: libraries that emulate root, for packing and extracting.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,10 +9,10 @@ use forerun_testkit::require;
 use crate::common::volume::as_nobody;
 use crate::common::{Fixture, command, ran};
 
-/// The programs, with what comes before the shell.
+/// The emulators, as prefixes of the shell command.
 const EMULATORS: [&str; 3] = ["fakeroot-sysv", "fakeroot-tcp", "pseudo"];
 
-/// Makes a tree of what only root can make.
+/// Makes a tree with entries that only root can make.
 const PLANT: &str = "
 mkdir plant plant/dir
 echo hello > plant/file; chown 12:34 plant/file; chmod 4750 plant/file
@@ -26,7 +26,7 @@ setfattr -n user.name -v value plant/file
 chown 3:4 plant; chmod 750 plant
 ";
 
-/// Runs a script as a user in a session of an emulator, in a directory of the user's.
+/// Runs a script as a user in a session of an emulator, in a directory of the user.
 fn in_session(emulator: &str, dir: &Path, script: &str) {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
     let program = command(&["--version"]);
@@ -40,7 +40,7 @@ fn in_session(emulator: &str, dir: &Path, script: &str) {
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{emulator}: {script}: {told}");
-    // The libraries complain here of calls that fail.
+    // The libraries print warnings about failed calls.
     let is_of_library = |line: &&str| !line.starts_with("Warning: ");
     let lines: Vec<_> = told.lines().filter(is_of_library).collect();
     assert!(lines.is_empty(), "{emulator}: {script}: {lines:?}");
@@ -121,7 +121,7 @@ done
         in_session(emulator, fixture.dir.path(), &[PLANT, script].concat());
         let list = |name: &str| fs::read_to_string(fixture.path(name)).unwrap();
         for name in ["named.list", "own.list"] {
-            // Without the totals of blocks, which the tools' ways of writing decide.
+            // Without the totals of blocks, which depend on how a tool writes.
             let lines = |text: String| {
                 let lines = text.lines().map(str::to_string);
                 lines

@@ -1,5 +1,5 @@
 //! EROFS on the command line: made from archives and manifests, packed tightly, mounted without
-//! privileges, refused with devices that it has not.
+//! privileges, and refused if external devices are missing.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::common::{Fixture, big, in_namespace};
 
 const PACK: [&str; 3] = ["pack", "--format", "erofs"];
 
-/// Every compressor, with every home for the ends of files.
+/// Every compressor, with every place for the tails of files.
 const OPTIONS: [(&str, &[&str]); 6] = [
     ("plain", &[]),
     ("lz4", &["--compressor", "lz4", "--inline", "all"]),
@@ -73,7 +73,7 @@ fn an_archive_makes_the_image_that_its_directory_makes() {
         .unwrap();
     assert!(tar.success());
     for (name, options) in OPTIONS {
-        // Archives keep whole seconds.
+        // Archives store whole seconds.
         let whole = ["--mtime", "1600000000", "--force"];
         let pack = |input, to| [&PACK[..], options, &whole, &[input, to]].concat();
         fixture.run(&pack("tree", name)).ok();
@@ -131,7 +131,7 @@ bin/tool x user.note=0x6869
             "hello\n"
         );
     }
-    // Alone, with the output as the only name.
+    // A manifest alone, with the output as the only name.
     fs::write(
         fixture.path("alone"),
         "a h 644 0 0 motd\nb/c c 600 0 0 1 3\n",

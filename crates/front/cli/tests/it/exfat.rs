@@ -10,7 +10,6 @@ use forerun_testkit::{TempDir, temp_dir};
 
 use crate::common::{Ran, command, ran};
 
-/// Creates a directory with `tree`: a file, a directory, a file in it.
 fn tree() -> TempDir {
     let dir = temp_dir("exfat-cli");
     fs::create_dir_all(dir.path().join("tree/sub")).unwrap();
@@ -206,12 +205,12 @@ fn names_longer_than_255_bytes_are_sound() {
     }
 }
 
-/// Cuts the set of directory entries of the file `second` short.
+/// Truncates the directory entry set of the file `second`.
 fn cut_short(image: &Path) {
     let mut bytes = fs::read(image).unwrap();
     let name: Vec<u8> = "second".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let found = bytes.windows(name.len()).rposition(|window| window == name);
-    // The name follows two bytes of its entry, and the stream extension lies before that.
+    // The name follows two bytes of its entry, and the stream extension precedes that entry.
     let entry = found.unwrap() - 2;
     bytes[entry - 32] = 0;
     fs::write(image, bytes).unwrap();
@@ -229,7 +228,7 @@ fn a_damaged_directory_is_reported_once() {
     errors.sort_unstable();
     errors.dedup();
     assert_eq!(errors.len(), all, "{}", checked.text());
-    // The set, and what follows the end of the directory.
+    // One error is the entry set, the other the bytes after the end of the directory.
     assert!(
         checked.text().contains("image: 2 errors, 1 warning ("),
         "{}",

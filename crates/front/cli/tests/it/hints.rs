@@ -1,4 +1,4 @@
-//! Hints lead on: each test follows the one that it was given.
+//! Hints are correct: each test follows the hint it was given.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,8 @@ use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy};
 use crate::common::place::Place;
 use crate::common::{Fixture, Ran, command, ran};
 
-/// Returns the hint of a command that failed with `code`: the only one, in the last line.
+/// Returns the hint of a command that failed with `code`. It must be the only one, in the last
+/// line.
 #[track_caller]
 fn hint(told: &Ran, code: i32) -> &str {
     assert_eq!(told.code, Some(code), "{}", told.stderr);
@@ -25,7 +26,7 @@ fn hint(told: &Ran, code: i32) -> &str {
     hint
 }
 
-/// Returns a disk with one partition in an MBR, at 1 MiB.
+/// Returns a disk with one MBR partition at 1 MiB.
 pub fn disk_of(partition: &[u8]) -> Vec<u8> {
     let mut disk = vec![0; 1 << 20];
     disk.extend_from_slice(partition);

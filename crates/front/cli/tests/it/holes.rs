@@ -1,4 +1,4 @@
-//! Holes of inputs cost neither time nor room, and files that are longer than their image has a right to be are refused.
+//! Holes of inputs cost neither time nor space, and files too long for their image are refused.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -11,7 +11,7 @@ use crate::common::{Fixture, Ran, command, ran};
 const LONG: u64 = 1 << 40;
 const PLACE: u64 = 3 << 38;
 
-/// Runs the program with so few seconds of processor time that no terabyte can be read in them.
+/// Runs the program with a CPU time limit in which it cannot read terabytes.
 fn run(fixture: &Fixture, args: &[&str], stdin: Option<&str>) -> Ran {
     let forerun = command(args);
     let mut limited = Command::new("prlimit");
@@ -26,7 +26,7 @@ fn run(fixture: &Fixture, args: &[&str], stdin: Option<&str>) -> Ran {
     ran(limited.output().unwrap())
 }
 
-/// Makes a directory with two files of a terabyte that have a few bytes each, the same at the start.
+/// Makes a directory with two sparse files of a terabyte that start with the same bytes.
 fn plant(fixture: &Fixture, len: u64) {
     let dir = fixture.path("sparse");
     fs::create_dir(&dir).unwrap();

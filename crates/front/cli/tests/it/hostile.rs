@@ -1,5 +1,5 @@
-//! Images that lie, through every command that reads images: each ends within 10 s of processor time,
-//! stays below 256 MiB, makes nothing outside of its target and does not panic.
+//! Malicious images, through every command that reads images. Each command ends within 10 s of CPU
+//! time, stays below 256 MiB, writes nothing outside its target and does not panic.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use forerun_testkit::{TempDir, memory_dir, require, unmount};
 use crate::common::watched::{Watched, watch};
 use crate::common::{command, ran};
 
-/// Commands with an image named `image`; what they write goes to `jail/target`.
+/// Commands with an image named `image`. They write to `jail/target`.
 const COMMANDS: [&[&str]; 6] = [
     &["ls", "-lR", "image"],
     &["ls", "-R", "--json", "image"],
@@ -34,10 +34,9 @@ const COMMANDS: [&[&str]; 6] = [
 
 /// Lists the tree of a mount, and reads the start of each file.
 const ALL: &str = "ls -lR mnt; find mnt -xdev -type f -exec head -qc 100000 {} +";
-/// Lists the root and one directory: the kernel asks for each entry alone.
+/// Lists the root and one directory: the kernel looks up each entry separately.
 const ONE: &str = "ls -f mnt; ls -l mnt/0";
 
-/// A directory for one format.
 struct Place {
     dir: TempDir,
     format: &'static str,
@@ -45,7 +44,7 @@ struct Place {
 
 impl Place {
     fn new(format: &'static str) -> Self {
-        // Directories by the hundred thousand are made and removed again.
+        // Hundreds of thousands of directories are created and removed.
         let dir = memory_dir("hostile", 2 << 30);
         for name in ["mnt", "objects", "tree"] {
             fs::create_dir(dir.path().join(name)).unwrap();
@@ -73,14 +72,14 @@ impl Place {
         command
     }
 
-    /// Packs what comes as a tar stream, or the directory `tree`.
+    /// Packs a tar stream, or the directory `tree`.
     fn pack(&self, input: &str, feed: impl FnOnce(&mut dyn Write) + Send) {
         let mut args = vec!["pack", "-q", "--force", "--format", self.format];
         match self.format {
             "squashfs" => args.extend(["--no-compress", "inodes"]),
             "composefs" => args.extend(["--objects", "objects"]),
             "erofs" if input == "tree" => args.extend(["--compressor", "lz4"]),
-            // It has none.
+            // exFAT has no links.
             "exfat" => args.extend(["--exclude", "linkk"]),
             _ => {}
         }
@@ -95,7 +94,7 @@ impl Place {
         });
     }
 
-    /// Runs everything on the file `image`. Returns whether `check` found nothing.
+    /// Runs all commands on the file `image`. Returns whether `check` found nothing.
     fn suffer(&self, what: &str, script: &str) -> bool {
         let mut is_clean = false;
         for args in COMMANDS {
@@ -124,7 +123,7 @@ impl Place {
         is_clean
     }
 
-    /// Checks that no name of the archive leads out of where it is unpacked.
+    /// Checks that no name in the archive leads outside its target.
     fn archive_stays_within(&self, what: &str) {
         let Ok(archive) = File::open(self.path("archive")) else {
             return;
@@ -146,7 +145,7 @@ impl Place {
         drop(fs::remove_file(self.path("archive")));
     }
 
-    /// Mounts the image, runs `script` (which reads the files in the mount), and unmounts it.
+    /// Mounts the image, runs `script`, which reads the files of the mount, and unmounts.
     fn mount(&self, what: &str, script: &str) {
         let args = ["mount", "-f", "image", "mnt"];
         let mnt = self.path("mnt");
@@ -177,7 +176,7 @@ fn names(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Tests all lies of one format. Names that lead elsewhere are found by `check`.
+/// Tests all malicious images of one format. `check` must report names that lead elsewhere.
 fn lies(format: &'static str) {
     let place = Place::new(format);
     hostile::populate(&place.path("tree")).unwrap();
@@ -223,7 +222,6 @@ fn exfat_volumes_that_lie() {
     lies("exfat");
 }
 
-/// Adds an entry without data to an archive.
 fn add(out: &mut tar::Builder<&mut dyn Write>, name: &str, link: Option<&str>) {
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o755);
@@ -249,8 +247,8 @@ fn add(out: &mut tar::Builder<&mut dyn Write>, name: &str, link: Option<&str>) {
     added.unwrap();
 }
 
-/// Returns the formats for images of very many entries: one, since walks of both are the engine's, or both with
-/// `FORERUN_HOSTILE=full`.
+/// Returns the formats for images with very many entries: one, because the engine walks both, or
+/// both with `FORERUN_HOSTILE=full`.
 fn formats(one: &'static str) -> impl Iterator<Item = &'static str> {
     let full = std::env::var_os("FORERUN_HOSTILE").is_some_and(|value| value == "full");
     let both = ["squashfs", "erofs"].into_iter();
@@ -312,7 +310,7 @@ fn many_files_with_long_paths() {
 fn bombs_of_holes_and_of_compressed_bytes() {
     for format in ["squashfs", "erofs"] {
         let place = Place::new(format);
-        // An EROFS image without compression would hold the zeros.
+        // An EROFS image without compression would contain the zeros.
         if format == "squashfs" {
             let hole = File::create(place.path("tree/hole")).unwrap();
             hole.set_len(16 << 30).unwrap();
@@ -323,7 +321,7 @@ fn bombs_of_holes_and_of_compressed_bytes() {
         }
         place.pack("tree", |_| ());
         place.suffer(&format!("{format} bomb"), ALL);
-        // What an extraction may write can be bounded, and nothing is written then.
+        // With a limit on the extracted bytes, nothing is written.
         let bounded = [
             "extract",
             "-C",

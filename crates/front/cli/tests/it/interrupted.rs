@@ -1,4 +1,4 @@
-//! Servers that are gone, or disappear during a transfer: local chunks are used, received ones are
+//! Servers that are gone or disappear during a transfer: cached chunks are used, received ones are
 //! kept, and missing ones are reported.
 
 use std::fs;
@@ -11,7 +11,6 @@ use forerun_testkit_servers::{Auth, DockerRegistry, Nginx};
 use crate::common;
 use crate::common::place::{Place, name_at, noise};
 
-/// Options with short time limits.
 const BRIEF: [&str; 4] = ["--timeout", "3", "--retries", "1"];
 
 #[test]
@@ -50,7 +49,7 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     );
     place.run(&["cat", "-q", "--offline", &url, "small"]).ok();
 
-    // A mount reports it too, and uses the server again when that is back.
+    // A mount reports it too, and uses the server again when it is back.
     let mounted = place.mount(&BRIEF, &url);
     assert!(fs::read(place.path("mnt/big")).unwrap() == noise(3 << 20));
     let log = fs::read_to_string(place.path("log")).unwrap();
@@ -65,7 +64,7 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     assert!(status[0]["remote"]["answered"].is_null(), "{status}");
     mounted.end();
 
-    // An answer is an answer.
+    // A refusal counts as an answer.
     fs::rename(place.path("image"), place.path("elsewhere")).unwrap();
     let gone = place.run(&["ls", &url]);
     assert_eq!(gone.code, Some(4));
@@ -73,7 +72,7 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     place.run(&["ls", "-q", "--offline", &url]).ok();
 }
 
-/// Waits until the file of bytes below `part` has some of them.
+/// Waits until the data file below `part` has `bytes` bytes.
 fn wait_for_bytes(part: &Path, bytes: u64) {
     use std::os::unix::fs::MetadataExt as _;
     let start = Instant::now();
@@ -92,7 +91,8 @@ const SLOW: Link = Link {
     bytes_per_second: Some(6 << 20),
 };
 
-/// Pulls `name` through `proxy` in three goes: killed, left by the server, and to the end.
+/// Pulls `name` through `proxy` in three attempts: the first is killed, the second loses the
+/// server, the third completes.
 fn pulled_in_three_goes(place: &Place, proxy: &FaultProxy, name: &str) {
     let image = fs::read(place.path("image")).unwrap();
     let pull = [&["pull", "-q"][..], &BRIEF, &[name, "copy"]].concat();
@@ -111,7 +111,7 @@ fn pulled_in_three_goes(place: &Place, proxy: &FaultProxy, name: &str) {
         .spawn()
         .unwrap();
     wait_for_bytes(&part, 6 << 20);
-    // Only one at a time.
+    // Only one process may pull at a time.
     let other = place.run(&pull);
     assert_eq!(other.code, Some(4));
     assert!(other.stderr.contains("another process"), "{}", other.stderr);
@@ -129,8 +129,8 @@ fn pulled_in_three_goes(place: &Place, proxy: &FaultProxy, name: &str) {
         "other bytes"
     );
     assert!(!part.exists());
-    // Two interruptions, each with up to eight requests of which a chunk was under way, and what was in
-    // the buffers of sockets.
+    // Two interruptions lose at most an incomplete chunk in each of up to eight requests, and the
+    // contents of socket buffers.
     let sent = proxy.log().sent();
     let most = u64::try_from(image.len()).unwrap() + (4 << 20);
     assert!(sent <= most, "{sent} of {}", image.len());
@@ -189,7 +189,7 @@ fn a_pull_takes_nothing_of_another_version_and_nothing_that_was_spoilt() {
     place.run(&pull).ok();
     assert!(fs::read(place.path("copy")).unwrap() == new, "spoilt bytes");
 
-    // What is in the way and no such thing stays.
+    // An unrelated file with the name of the partial image stays.
     fs::remove_file(place.path("copy")).unwrap();
     fs::write(place.path("copy.part"), "mine").unwrap();
     let refused = place.run(&pull);
@@ -229,7 +229,7 @@ fn a_list_that_was_not_fetched_to_its_end_is_told() {
         proxy.clear_faults();
         assert_eq!(prefetch(with).code, Some(0));
         proxy.set_network(Network::Refused);
-        // Nothing is missing, so it is no failure that nothing can be fetched.
+        // Nothing is missing, so an unreachable server is no failure.
         assert_eq!(prefetch(with).code, Some(0));
         proxy.set_network(Network::Up);
         fs::remove_dir_all(place.path("cache")).unwrap();

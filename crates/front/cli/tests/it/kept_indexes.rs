@@ -1,4 +1,5 @@
-//! Container images whose layers have no tables: fetched whole once, and then read by the indexes that were kept.
+//! Container images whose layers have no tables: fetched whole once, and then read with the indexes
+//! that the cache keeps.
 
 use std::fs;
 
@@ -11,17 +12,15 @@ use crate::common::place::{Place, noise};
 use crate::common::sum_of;
 use crate::containers::{STORE, run};
 
-/// A container image behind a proxy: a layer of gzip, a plain one and one of Zstandard.
+/// A container image behind a proxy: a gzip layer, an uncompressed one and a Zstandard one.
 struct Stored {
     place: Place,
     proxy: FaultProxy,
     name: String,
-    /// Bytes of all layers.
     all: u64,
     _registry: DockerRegistry,
 }
 
-/// The cost of a command.
 #[derive(Debug)]
 struct Cost {
     fetched: u64,
@@ -30,7 +29,7 @@ struct Cost {
 }
 
 impl Stored {
-    /// Returns nothing where a program is missing.
+    /// Returns `None` if a program is missing.
     fn new() -> Option<Self> {
         let registry = DockerRegistry::start(Auth::None)?;
         let programs = ["python3", "zstd"].map(require::program);
@@ -73,7 +72,7 @@ impl Stored {
         Some(stored)
     }
 
-    /// Runs a command, and returns its output and what it cost for all layers.
+    /// Runs a command. Returns its output and its cost for all layers.
     fn run(&self, arguments: &[&str]) -> (Vec<u8>, Cost) {
         let ran = self
             .place
@@ -90,8 +89,8 @@ impl Stored {
         (ran.stdout, cost)
     }
 
-    /// Drops the layers from the cache, and keeps their indexes. Layers in use are kept, and the process of a mount
-    /// that is gone uses them until it has flushed them: this waits for it.
+    /// Drops the layers from the cache, and keeps their indexes. Layers in use are kept, and the
+    /// process of an ended mount uses them until it has flushed them, so this waits.
     fn drop_layers(&self) {
         let gc = ["cache", "gc", "--json", "--to", "0"];
         forerun_testkit::eventually("no layer is in use", || {
@@ -100,7 +99,6 @@ impl Stored {
     }
 }
 
-/// Adds the option that names the file of indexes.
 fn with_index<'a>(command: &[&'a str]) -> Vec<&'a str> {
     [command, &["--layer-index", "index"]].concat()
 }
@@ -114,10 +112,10 @@ fn what_the_cache_dropped_is_fetched_again_part_by_part() {
     let (_, cost) = stored.run(&["ls", "-lR", name]);
     assert_eq!(cost.requests, 0, "all is here: {cost:?}");
     stored.drop_layers();
-    // The tree is known without a byte of the layers.
+    // The tree is known without any byte of the layers.
     let (_, cost) = stored.run(&["ls", "-lR", name]);
     assert_eq!(cost.requests, 0, "{cost:?}");
-    // So is where its files lie, in all three layers.
+    // The locations of its files are known too, in all three layers.
     let (map, cost) = stored.run(&["map", name]);
     assert_eq!(cost.requests, 0, "{cost:?}");
     let map: Value = serde_json::from_slice(&map).unwrap();
@@ -147,7 +145,7 @@ fn what_the_cache_dropped_is_fetched_again_part_by_part() {
     let described = info["details"]["lowest first"].as_str().unwrap();
     let by_index = described.matches("each part verified by a kept index");
     assert_eq!(by_index.count(), 3, "{described}");
-    // All of it is right, and comes once.
+    // All bytes are right, and are fetched once.
     let (_, cost) = stored.run(&["check", "--require-verified", name]);
     assert_eq!(cost.again, 0);
     assert!(fetched + cost.fetched <= all, "{cost:?} of {all}");
@@ -172,7 +170,7 @@ fn bytes_that_are_not_those_of_the_index_are_an_error_and_not_kept() {
         .run(&["cat", "--retries", "1", "--timeout", "2", name, "/lib/b"]);
     assert_ne!(ran.code, Some(0));
     assert!(ran.stderr.contains("sha256:"), "{}", ran.stderr);
-    // Files that begin where nothing was altered may have come, and no byte is wrong.
+    // Files that start before the altered bytes may be printed, but no wrong byte.
     assert!(noise(6 << 20)[3 << 20..].starts_with(&ran.stdout));
     stored.proxy.clear_faults();
     let read = stored.place.run(&["cat", name, "/lib/b"]).ok();
@@ -186,7 +184,7 @@ fn a_layer_that_is_not_what_it_should_be_leaves_no_index() {
     };
     let name = &*stored.name;
     let cache = stored.place.path("cache");
-    // A process that failed may have left files that have no name yet.
+    // A failed process may have left files without a name.
     let indexes = || {
         let files = fs::read_dir(cache.join("forerun/v1/indexes")).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -194,7 +192,7 @@ fn a_layer_that_is_not_what_it_should_be_leaves_no_index() {
     };
     assert_eq!(indexes(), 6, "two for each layer");
     fs::remove_dir_all(&cache).unwrap();
-    // Within a file: the archive can be read, and so an index can be made of it.
+    // Inside a file, so that the archive can be read and an index made.
     let wrong = Fault::WrongBytes {
         offset: 1_000_000,
         len: 1,
@@ -209,10 +207,10 @@ fn a_layer_that_is_not_what_it_should_be_leaves_no_index() {
         assert_eq!(ran.text(), "");
         assert!(ran.stderr.contains("sha256:"), "{}", ran.stderr);
     }
-    // That of the layer that is too short to be altered.
+    // The index of the layer that is too short to be altered.
     assert!(indexes() <= 2, "{}", indexes());
     stored.proxy.clear_faults();
-    // The wrong bytes of a layer whose turn did not come are found, and dropped, by the next opening.
+    // The next opening finds and drops the wrong bytes of the remaining layers.
     let mut openings = (0..3).map(|_| stored.place.run(&["ls", name]).code);
     assert!(openings.any(|code| code == Some(0)));
     assert_eq!(indexes(), 6);
@@ -228,14 +226,14 @@ fn a_list_of_what_was_read_is_prefetched_layer_by_layer() {
         return;
     }
     fs::remove_dir_all(place.path("cache")).unwrap();
-    // Opening reads all, which is not recorded.
+    // Opening reads the whole layers, which is not recorded.
     place.run(&["mount", "--record", "list", name, "mnt"]).ok();
     let read = fs::read(place.path("mnt/lib/c")).unwrap();
     assert!(read == noise(8 << 20)[6 << 20..]);
     let read = fs::read(place.path("mnt/opt/small")).unwrap();
     assert_eq!(read, &noise(400)[300..]);
     place.run(&["umount", "mnt"]).ok();
-    // The server of the mount writes it when it ends, after the mount is gone.
+    // The server of the mount writes the list when it exits, after the mount is gone.
     let recorded = || fs::read_to_string(place.path("list")).unwrap_or_default();
     forerun_testkit::eventually("a list for each layer", || {
         recorded().matches("image: blob sha256:").count() == 3
@@ -252,7 +250,7 @@ fn a_list_of_what_was_read_is_prefetched_layer_by_layer() {
         layers.iter().map(local).sum::<u64>()
     };
     forerun_testkit::eventually("what the list names", || fetched() > 2 << 20);
-    // That is here without a server, and the rest was not fetched.
+    // The listed part is cached, and the rest was not fetched.
     stored.proxy.faults(|_| Some(Fault::ResetBeforeHead));
     let read = fs::read(place.path("mnt/lib/c")).unwrap();
     assert!(read == noise(8 << 20)[6 << 20..]);
@@ -261,7 +259,7 @@ fn a_list_of_what_was_read_is_prefetched_layer_by_layer() {
     let all = fetched();
     place.run(&["umount", "mnt"]).ok();
     assert!(all * 2 < stored.all, "{all} of {}", stored.all);
-    // A list of other layers names nothing here.
+    // A list of other layers has no effect here.
     stored.proxy.clear_faults();
     stored.drop_layers();
     let other = list.replace("image: blob sha256:", "image: blob sha256:0");
@@ -301,7 +299,8 @@ fn an_index_in_a_file_opens_the_image_on_another_machine() {
     let described = info["details"]["lowest first"].as_str().unwrap();
     let by_index = described.matches("each part compared with an index from elsewhere");
     assert_eq!(by_index.count(), 3, "{described}");
-    // All of it comes once, and is compared with the digests of the layers: then it needs the file no more.
+    // Everything is fetched once and compared with the digests of the layers. After that the file
+    // is no longer needed.
     let (_, rest) = stored.run(&with_index(&["check", name]));
     assert!(cost.fetched + rest.fetched <= all, "{rest:?}");
     let (_, cost) = stored.run(&["check", "--require-verified", name]);
@@ -315,13 +314,13 @@ fn indexes_and_lists_beside_an_image_are_used_on_another_machine() {
     };
     let (place, name, all) = (&stored.place, &*stored.name, stored.all);
     place.run(&["cat", "--record", "list", name, "/lib/c"]).ok();
-    // The second takes the place of the first.
+    // The second artifact replaces the first.
     place.run(&["index", "-q", "--push", name]).ok();
     let pushed = place.run(&["index", "--push", "--prefetch", "list", name]);
     assert_eq!(pushed.code, Some(0), "{}", pushed.stderr);
     let said = "3 indexes and 1 access list are stored";
     assert!(pushed.stderr.contains(said), "{}", pushed.stderr);
-    // Another machine. The part that the list names comes ahead: at the most that, if nothing is read.
+    // Another machine. Prefetching fetches at most the part that the list names.
     fs::remove_dir_all(place.path("cache")).unwrap();
     let (_, listed) = stored.run(&["ls", "-lR", "--referrers", name]);
     assert!(listed.fetched * 3 < all, "{listed:?}");
@@ -333,7 +332,8 @@ fn indexes_and_lists_beside_an_image_are_used_on_another_machine() {
     let described = info["details"]["lowest first"].as_str().unwrap();
     let by_index = described.matches("each part compared with an index from elsewhere");
     assert_eq!(by_index.count(), 3, "{described}");
-    // Not without leave, and not where all is to be verified: but for the list, which says nothing of contents.
+    // The artifact is not used without the option. With `--require-verified` only the list is used,
+    // because it says nothing about contents.
     for arguments in [
         &["ls", name][..],
         &["ls", "--referrers", "--require-verified", name],
@@ -342,7 +342,7 @@ fn indexes_and_lists_beside_an_image_are_used_on_another_machine() {
         let (_, cost) = stored.run(arguments);
         assert_eq!(cost.fetched, all, "{arguments:?}");
     }
-    // An image with nothing beside it, and a registry that does not answer there.
+    // An image without an artifact, and a registry that does not answer the query.
     fs::remove_dir_all(place.path("cache")).unwrap();
     stored.proxy.faults(|request| {
         let is_beside = request.path.contains("sha256-") || request.path.contains("/referrers/");
@@ -373,7 +373,7 @@ fn an_index_that_lies_serves_no_byte_that_it_does_not_agree_with() {
     let (place, name) = (&stored.place, &*stored.name);
     place.run(&["index", "-q", name, "index"]).ok();
     fs::remove_dir_all(place.path("cache")).unwrap();
-    // A server with other bytes than the index has.
+    // A server whose bytes differ from the index.
     stored.proxy.faults(|request| {
         let is_layer = request.path.contains("/blobs/");
         is_layer.then_some(Fault::WrongBytes { offset: 0, len: 9 })
@@ -383,7 +383,7 @@ fn an_index_that_lies_serves_no_byte_that_it_does_not_agree_with() {
     assert_ne!(ran.code, Some(0));
     assert!(noise(6 << 20)[3 << 20..].starts_with(&ran.stdout));
     stored.proxy.clear_faults();
-    // A file that is damaged, none of indexes, or not trusted.
+    // A damaged file, a file without indexes, and an untrusted file.
     let mut bytes = fs::read(place.path("index")).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;

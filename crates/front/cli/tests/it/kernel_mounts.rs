@@ -1,5 +1,4 @@
-//! `mount --via`: the mounts that the kernel serves, those left to FUSE, the messages, and `umount` for
-//! both.
+//! `mount --via`: mounts by the kernel, mounts left to FUSE, the messages, and `umount` for both.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,14 +11,14 @@ use forerun_testkit::{Keeps, TempDir, TreeModel, require, temp_dir};
 
 use crate::common::{Ran, command, ran};
 
-/// Returns whether root can have both the kernel and FUSE mount images here; the test ends if not.
+/// Returns whether root can mount images here with both the kernel and FUSE.
 fn can_mount() -> bool {
     let kernel = ["erofs", "overlay", "squashfs"].map(require::kernel_filesystem);
     let programs = ["losetup", "umount"].map(require::program);
     require::root() && require::fuse() && kernel == [true; 3] && !programs.contains(&None)
 }
 
-/// A directory with `tree` and `mnt`, for images. What a test that failed left mounted is detached.
+/// A directory with `tree` and `mnt`, for images. Remaining mounts are detached when dropped.
 struct Place {
     dir: TempDir,
 }
@@ -54,7 +53,6 @@ impl Place {
         self.run(&args).ok();
     }
 
-    /// Returns type and source of what is mounted on `mnt`.
     fn mounted(&self) -> Option<(String, String)> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mnt = self.path("mnt").display().to_string();
@@ -65,7 +63,7 @@ impl Place {
         Some((word(), word()))
     }
 
-    /// Unmounts what is of that type, and sees that it is gone.
+    /// Unmounts a mount of type `fstype`, and asserts that it is gone.
     #[track_caller]
     fn unmount(&self, fstype: &str) {
         assert_eq!(self.mounted().unwrap().0, fstype);
@@ -112,7 +110,7 @@ fn auto_says_what_it_takes() {
         assert!(again.stderr.contains("already mounted"), "{}", again.stderr);
     }
     place.unmount("erofs");
-    // What was asked for is not told.
+    // An explicit choice is not reported.
     place
         .run(&["mount", "--via", "kernel", "image", "mnt"])
         .ok();
@@ -127,7 +125,7 @@ fn auto_goes_to_fuse_with_what_the_kernel_does_not_know() {
         return;
     }
     let place = Place::new("via-unknown");
-    // Larger than a page.
+    // Blocks larger than a page.
     place.pack("erofs", &["--block-size", "64K"]);
     let auto = place.run(&["mount", "--via", "auto", "image", "mnt"]);
     assert_eq!(auto.code, Some(0), "{}", auto.stderr);
@@ -179,7 +177,7 @@ fn options_that_mean_nothing_to_the_kernel() {
         2,
         "forerun: mount option via=driver: not auto, fuse or kernel",
     );
-    // The option on the command line is the stronger one.
+    // The option on the command line takes precedence.
     place
         .run(&["mount", "-o", "via=kernel", "--via", "fuse", "image", "mnt"])
         .ok();
@@ -296,7 +294,7 @@ fn an_image_at_a_server_is_not_mounted_by_the_kernel() {
         );
         assert!(refused.stderr.contains(&told), "{}", refused.stderr);
         assert_eq!(place.mounted(), None);
-        // Nothing answers there either, but FUSE is what was tried.
+        // The image cannot be opened here either, but FUSE was tried.
         let auto = place.run(&["mount", "--via", "auto", image, "mnt"]);
         let told = "mounting through FUSE: the image is at a server";
         assert!(auto.stderr.contains(told), "{}", auto.stderr);

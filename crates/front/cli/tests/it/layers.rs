@@ -12,7 +12,7 @@ use rustix::process::{Signal, kill_process};
 use crate::common::{Ran, command, ran};
 use crate::restarting::{Scene, eventually, same};
 
-/// A directory with two layers: an image of a base, and an archive that changes it.
+/// A directory with two layers: a base image, and an archive that changes it.
 struct Layered(TempDir);
 
 impl Layered {
@@ -50,7 +50,7 @@ impl Layered {
         ran(command.current_dir(self.0.path()).output().unwrap())
     }
 
-    /// Runs a command on the layers, with the words that follow them.
+    /// Runs a command on the layers, followed by `after`.
     fn on_layers(&self, before: &[&str], after: &[&str]) -> Ran {
         let layers = ["--layer", "base.sqsh", "--layer=app.tar"];
         self.run(&[before, &layers, after].concat())
@@ -88,7 +88,7 @@ fn commands_read_layers_as_one_image() {
         "{}",
         dumped.text()
     );
-    // The other way round, the base is on top.
+    // In the opposite order, the base is on top.
     let turned = [
         "cat",
         "--layer",
@@ -99,7 +99,7 @@ fn commands_read_layers_as_one_image() {
         "etc/passwd",
     ];
     assert_eq!(layered.run(&turned).ok().text(), "gone\nroot\n");
-    // A single layer hides its markers too.
+    // A single layer hides its whiteouts too.
     let single = layered.run(&["ls", "--layer", "app.tar", "etc"]).ok();
     assert_eq!(single.text(), "passwd\n");
 }
@@ -158,7 +158,7 @@ fn mistakes_with_layers_are_told() {
     );
 }
 
-/// Lists a directory that is open, by its inode: no name is looked up.
+/// Lists an open directory by its inode, without looking up a name.
 fn names(dir: &File) -> Vec<String> {
     let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
     let entries = fs::read_dir(path).unwrap();
@@ -212,7 +212,6 @@ fn a_mount_of_layers_goes_on_when_its_server_is_killed() {
     scene.run(&["umount", "mnt"]).ok();
 }
 
-/// A mount of the kernel, unmounted on drop.
 struct KernelMount(PathBuf);
 
 impl KernelMount {
@@ -244,8 +243,8 @@ fn shell(at: &std::path::Path, script: &str) {
     assert!(status.unwrap().success(), "{script}");
 }
 
-/// Three layers that the kernel's overlayfs makes by moving and changing files and directories, and the tree
-/// that it shows of them.
+/// Three layers in which the kernel's overlayfs moves and changes files and directories, compared
+/// with the tree that it shows.
 #[test]
 fn what_overlayfs_moved_is_shown_as_the_kernel_shows_it() {
     if !require::root() || !require::fuse() || require::program("tar").is_none() {
@@ -253,7 +252,7 @@ fn what_overlayfs_moved_is_shown_as_the_kernel_shows_it() {
     }
     let dir = temp_dir("layers-moved");
     let at = dir.path().canonicalize().unwrap();
-    // Attributes of overlayfs need a file system that takes a whole stack.
+    // overlayfs attributes need a filesystem that can hold a whole stack.
     let t = at.join("t");
     let _disk = KernelMount::new("tmpfs", "size=200m", t.clone());
     shell(
@@ -327,7 +326,7 @@ fn what_overlayfs_moved_is_shown_as_the_kernel_shows_it() {
         fs::create_dir_all(at.join("mnt")).unwrap();
         with(&["mount"], &["mnt"]).ok();
         let mounted = TreeModel::of_host(&at.join("mnt"));
-        // By its name only, with nothing listed before.
+        // By its name only, without listing first.
         run(&["umount", "mnt"]).ok();
         with(&["mount"], &["mnt"]).ok();
         let direct = fs::read(at.join("mnt/var/deeper/services"));
@@ -341,7 +340,7 @@ fn what_overlayfs_moved_is_shown_as_the_kernel_shows_it() {
         assert!(cat.stdout.ends_with(b"70000\nb\n"), "{format}");
         let check = with(&["check"], &[]);
         assert_eq!(check.code, Some(0), "{format}: {}", check.text());
-        // Without the layer that has the contents, nothing is taken for them.
+        // Without the layer that has the contents, reading fails.
         let part: Vec<&str> = ["--layer", &images[1], "--layer", &images[2]].to_vec();
         let told = run(&[&["cat"], &part[..], &["/etc/big"]].concat());
         assert_eq!(told.code, Some(1), "{format}: {told:?}");

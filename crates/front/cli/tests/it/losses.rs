@@ -1,4 +1,4 @@
-//! What a new image cannot keep is told, and gives nobody more rights.
+//! Reports what a new image cannot keep, and gives no user more rights.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,8 +8,8 @@ use forerun_testkit::require;
 
 use crate::common::{Fixture, command, ran};
 
-/// Packs a tree with two access control lists as EROFS, which keeps them; nothing where setfacl or the filesystem
-/// lacks them.
+/// Packs a tree with two access control lists as EROFS, which keeps them. Returns `None` if setfacl
+/// or support by the filesystem is missing.
 fn with_acls() -> Option<Fixture> {
     require::program("setfacl")?;
     let fixture = Fixture::tree();
@@ -26,7 +26,6 @@ fn with_acls() -> Option<Fixture> {
     Some(fixture)
 }
 
-/// Returns the modes of the files with lists.
 fn modes(fixture: &Fixture, image: &str) -> [String; 2] {
     let listing = fixture.run(&["ls", "-lR", "--json", image]).ok().json();
     let mode = |path: &str| {
@@ -53,7 +52,7 @@ fn lost_access_control_lists_are_told_and_leave_the_group_its_own_rights() {
         assert!(ran.stderr.contains(told), "{}", ran.stderr);
         assert_eq!(modes(&fixture, args[2]), own);
     }
-    // Where the user leaves the lists out, nothing is told.
+    // If the user excludes the lists, nothing is reported.
     for args in [
         &["pack", "--no-xattrs", "tree", "c.erofs"][..],
         &["pack", "--no-xattrs", "tree", "c.sqsh"],
@@ -98,7 +97,7 @@ fn the_names_of_other_programs_tell_of_lost_access_control_lists() {
 #[test]
 fn an_attribute_without_a_name_is_told_by_every_writer() {
     let fixture = Fixture::tree();
-    // The driver of archives refuses one that has no name at all.
+    // The archive driver refuses an attribute with an empty name.
     let named = [
         ("SCHILY.xattr.user.", &b"b"[..]),
         ("SCHILY.xattr.trusted.", b"c"),

@@ -1,4 +1,5 @@
-//! The integration tests of `forerun-cli`: one program, because linking takes longer than most tests.
+//! The integration tests of `forerun-cli` as one program, because linking takes longer than most
+//! tests.
 #![allow(
     clippy::as_conversions,
     clippy::expect_used,

@@ -1,8 +1,8 @@
-//! The commands in a control group of 128 MiB: none is killed, and all stay a fifth below it. A mount
-//! with a small cache stays small with many readers.
+//! Commands in a control group of 128 MiB: none is killed, and all stay a fifth below the limit. A
+//! mount with a small cache stays small with many readers.
 //!
-//! The tree has more contents than the group has memory, so a cache that follows the machine's memory
-//! outgrows the group.
+//! The tree has more contents than the group has memory, so a cache sized by the machine's memory
+//! would exceed the group's.
 
 use std::fs;
 use std::path::Path;
@@ -19,15 +19,14 @@ use crate::common::ran;
 
 const LIMIT: u64 = 128 << 20;
 const FILES: u64 = 5000;
-/// One file of so many is long.
+/// One of this many files is long.
 const LONG: u64 = 500;
 
-/// Reads every file below the working directory with four processes, in an order that has nothing to do
-/// with where the files are: blocks that many files share stay in the cache half read.
+/// Reads every file below the working directory with four processes, in an order unrelated to the
+/// files' locations, so that the cache holds partly used blocks that many files share.
 const READERS: &str =
     "find . -type f -print0 | shuf -z --random-source=../squashfs | xargs -0 -P4 -n100 cat | wc -c";
 
-/// Writes 5,000 files with 170 MB of contents that compress a little.
 fn make_tree(tree: &Path) -> u64 {
     let pool = noise(1 << 20);
     let mut rng = Rng::new(1);
@@ -51,10 +50,8 @@ fn make_tree(tree: &Path) -> u64 {
     all
 }
 
-/// A place, and what is known of the commands that ran in groups there.
 struct Confined {
     place: Place,
-    /// Bytes of all files.
     contents: u64,
 }
 
@@ -65,7 +62,7 @@ impl Confined {
         command
     }
 
-    /// Runs `work` in a group, and checks how much memory it has taken.
+    /// Runs `work` in a group, and checks its memory usage.
     fn within(&self, what: &str, work: impl FnOnce(&MemoryGroup)) {
         let group = MemoryGroup::new(LIMIT).unwrap();
         let watch = group.watch();
@@ -85,7 +82,6 @@ impl Confined {
         });
     }
 
-    /// Mounts an image and reads all of it.
     fn mount(&self, image: &str) {
         let dir = self.place.path("mnt");
         let mut counted = String::new();
@@ -100,7 +96,8 @@ impl Confined {
             let read = group.inside(&readers).output().unwrap();
             let told = String::from_utf8_lossy(&read.stderr);
             let log = || fs::read_to_string(self.place.path("log")).unwrap();
-            // The kernel has killed the server where each of 5,000 files has a line here.
+            // If the kernel had killed the server, the log would have a line for each of 5,000
+            // files.
             let first = told.lines().next();
             assert_eq!((first, group.kills()), (None, 0), "{image}: {}", log());
             counted.push_str(String::from_utf8_lossy(&read.stdout).trim());
@@ -111,7 +108,7 @@ impl Confined {
     }
 }
 
-/// A mount, and the process that serves it; both are ended after a failure.
+/// A mount and its serving process. Both are ended after a failure.
 struct Mounted<'d> {
     dir: &'d Path,
     server: Child,
@@ -137,7 +134,7 @@ fn commands_stay_a_fifth_below_the_limit_of_their_control_group() {
     let Some(registry) = DockerRegistry::start(Auth::None) else {
         return;
     };
-    // Files of a tmpfs count for the group.
+    // Files of a tmpfs count towards the group's memory.
     let dir = if is_in_memory(&std::env::temp_dir()) {
         tempfile::tempdir_in("/var/tmp").unwrap()
     } else {
@@ -176,15 +173,14 @@ fn commands_stay_a_fifth_below_the_limit_of_their_control_group() {
     confined.mount(&name);
 }
 
-/// The most that a process may have had resident, and the cache that is asked for.
+/// Limit on the resident memory of a process, and the requested cache size.
 const SMALL: u64 = 64 << 20;
 const CACHE: &str = "cache=16M";
 
-/// As [`READERS`], with eight processes.
+/// Like [`READERS`], with eight processes.
 const EIGHT: &str =
     "find . -type f -print0 | shuf -z --random-source=../image | xargs -0 -P8 -n100 cat | wc -c";
 
-/// Returns the most memory that a process had resident, in bytes.
 fn peak(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

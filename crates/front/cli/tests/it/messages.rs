@@ -1,7 +1,8 @@
-//! What users read when something is wrong, in two files to be read as a whole: `tests/messages.txt` has what commands print,
-//! the most common mistakes first, `tests/errors.txt` the text of each error in the code.
+//! Messages that users read when something is wrong, in two files for review: `tests/messages.txt`
+//! has the output of commands, most common mistakes first, and `tests/errors.txt` the text of each
+//! error in the code.
 //!
-//! `FORERUN_UPDATE=1 cargo test` writes them anew.
+//! `FORERUN_UPDATE=1 cargo test` rewrites them.
 
 use std::fs;
 use std::path::Path;
@@ -147,7 +148,6 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Makes the files that are no images.
 fn make_files(fixture: &Fixture) {
     let write = |name: &str, bytes: &[u8]| fs::write(fixture.path(name), bytes).unwrap();
     let image = fs::read(fixture.path("a.img")).unwrap();
@@ -219,7 +219,8 @@ fn compare(found: &str, file: &str, mark: &str) {
     );
 }
 
-/// Asserts that a command complains as all do: `forerun: WHAT: WHY`, with at most one hint, which comes last.
+/// Asserts that a message has the common form `forerun: WHAT: WHY`, with at most one hint, in the
+/// last line.
 #[track_caller]
 fn assert_dialect(line: &str, text: &str) {
     let mut lines: Vec<_> = text.lines().collect();
@@ -235,7 +236,8 @@ fn assert_dialect(line: &str, text: &str) {
     }
 }
 
-/// Finds the texts of errors in a source file, with the names of their values: `reading <len> bytes at <offset>`.
+/// Finds the texts of errors in a source file, with the names of their values: `reading <len> bytes
+/// at <offset>`.
 fn texts_of_errors(source: &str) -> Vec<String> {
     const START: &str = "#[error(";
     let starts = source.match_indices(START).map(|(at, _)| at + START.len());
@@ -256,14 +258,15 @@ fn texts_of_errors(source: &str) -> Vec<String> {
         .collect()
 }
 
-/// Joins a literal that goes on in the next line.
+/// Joins a literal that continues on the next line.
 fn joined(literal: &str) -> String {
     let mut parts = literal.split("\\\n");
     let first = parts.next().unwrap_or_default().to_string();
     parts.fold(first, |text, part| text + part.trim_start())
 }
 
-/// Replaces the places of values by their names. Those without one are named in `values`.
+/// Replaces placeholders by the names of their values. Unnamed placeholders get their names from
+/// `values`.
 fn named(text: &str, values: &str) -> String {
     let mut values = values.split(',').skip(1).map(|value| {
         let words = value.split(|char: char| !char.is_alphanumeric() && char != '_');

@@ -1,13 +1,12 @@
-//! The mistakes that users make: what they are told, and the exit code.
+//! Mistakes of users: the messages and exit codes.
 
 use std::fs;
 
 use crate::common::Fixture;
 
-/// A command, its exit code, and what it writes to standard error.
 type Mistake<'a> = (&'a [&'a str], i32, &'a str);
 
-/// Paths, patterns and limits that the image does not fit.
+/// Paths, patterns and limits that do not fit the image.
 const IN_THE_IMAGE: &[Mistake<'_>] = &[
     (
         &["cat", "a.img", "/etc"],
@@ -72,7 +71,6 @@ const IN_THE_IMAGE: &[Mistake<'_>] = &[
     ),
 ];
 
-/// Outputs that cannot be written.
 const OUTPUTS: &[Mistake<'_>] = &[
     (
         &["extract", "-C", "empty", "a.img"],
@@ -106,7 +104,6 @@ const OUTPUTS: &[Mistake<'_>] = &[
     ),
 ];
 
-/// Runs each command, and checks that it writes nothing but the message.
 #[track_caller]
 fn assert_told(fixture: &Fixture, mistakes: &[Mistake<'_>]) {
     for (args, code, stderr) in mistakes {
@@ -117,7 +114,7 @@ fn assert_told(fixture: &Fixture, mistakes: &[Mistake<'_>]) {
     assert!(!fixture.path("out").exists() && !fixture.path("x").exists());
 }
 
-/// The word `text`, compressed.
+/// The word `text`, compressed with gzip.
 const TEXT_AS_GZIP: &[u8] =
     b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x49\xad\x28\x01\0\xc7\xa7\x8b\x3b\x04\0\0\0";
 

@@ -31,13 +31,13 @@ fn mkfs_makes_an_empty_volume_that_fsck_takes() {
     assert_clean(&at.join("card.img"));
     assert_eq!(forerun(at, &["label", "card.img"]).ok().text(), "CARD\n");
     assert_eq!(forerun(at, &["ls", "card.img"]).ok().text(), "");
-    // A file that is there is filled.
+    // An existing file is filled.
     let file = fs::File::create(at.join("blank.img")).unwrap();
     file.set_len(8 << 20).unwrap();
     forerun(at, &["mkfs", "exfat", "blank.img"]).ok();
     assert_eq!(at.join("blank.img").metadata().unwrap().len(), 8 << 20);
     assert_clean(&at.join("blank.img"));
-    // As pack does it.
+    // As `pack` makes it.
     let options = [
         "--volume-size",
         "8M",
@@ -98,7 +98,7 @@ fn mkfs_refuses_what_holds_a_filesystem_without_force() {
     forerun(at, &twice).fails(2, "forerun: --empty takes no INPUT");
 }
 
-/// Uses a loop device with old data everywhere: bytes that mkfs does not write must not matter.
+/// Uses a loop device with old data everywhere. Bytes that mkfs does not write must not matter.
 #[test]
 fn mkfs_on_a_device_clears_what_the_volume_uses_and_locks_the_file_behind_it() {
     if !require::root() || require::program("losetup").is_none() {

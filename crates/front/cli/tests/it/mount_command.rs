@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::common::Fixture;
 use crate::common::volume::{Volume, unmount};
 
-/// Creates a tree, an image of it, and a directory to mount it on; nothing without root or FUSE.
+/// Creates a tree, an image of it, and a directory to mount it on. Returns `None` without root or
+/// FUSE.
 fn fixture() -> Option<Fixture> {
     if !require::root() || !require::fuse() {
         return None;
@@ -59,7 +60,7 @@ fn a_mount_lasts_as_long_as_its_command() {
     let message = "forerun: ./no-such-program: No such file or directory";
     missing.fails(127, message);
     assert!(!is_mounted(&mnt));
-    // Nothing runs where nothing is mounted.
+    // The command does not run if the mount fails.
     let failed = fixture.run(&["mount", "none.sqsh", "mnt", "--", "touch", "ran"]);
     assert_eq!(failed.code, Some(4), "{}", failed.stderr);
     assert!(!fixture.path("ran").exists());
@@ -97,7 +98,7 @@ fn signals_go_to_the_command_of_a_mount() {
     }
 }
 
-/// Kills the process that has made the mount and waits for the command, which goes on.
+/// Kills the process that has made the mount and waits for the command. The command continues.
 #[test]
 fn a_mount_ends_with_its_launcher_when_that_is_killed() {
     let Some(fixture) = fixture() else {
@@ -126,7 +127,7 @@ fn a_mount_ends_with_its_launcher_when_that_is_killed() {
         launcher.wait().unwrap();
         eventually("it is unmounted", || !is_mounted(&mnt));
         let command = pid().unwrap();
-        // Its directory is served for as long as it is used.
+        // The command's working directory is served as long as it is used.
         let file = format!("/proc/{command}/cwd/etc/passwd");
         assert_eq!(fs::read_to_string(file).unwrap(), "root:x:0:0\n");
         kill_process(Pid::from_raw(command).unwrap(), Signal::KILL).unwrap();
@@ -148,7 +149,7 @@ fn an_image_whose_root_cannot_be_read_is_not_mounted() {
     fixture
         .run(&["pack", "--format", "erofs", "tree", "a.erofs"])
         .ok();
-    // The root's place in the superblock.
+    // The location of the root in the superblock.
     for (image, at, place) in [
         ("a.sqsh", 32, &[0, 0, 0xff, 0xff, 0, 0, 0, 0][..]),
         ("a.erofs", 1024 + 14, &[0xff, 0x7f]),
@@ -180,7 +181,6 @@ fn what_a_command_writes_to_a_volume_is_there_when_its_mount_is_gone() {
     assert_eq!(volume.forerun(&["cat"], &["/file"]).ok().text(), "text\n");
 }
 
-/// Creates a disk with an MBR whose second partition is the image.
 fn disk(fixture: &Fixture) {
     let image = fs::read(fixture.path("a.sqsh")).unwrap();
     let sectors = u32::try_from(image.len().div_ceil(512)).unwrap();
@@ -245,14 +245,14 @@ fn the_command_gets_the_descriptors_of_the_caller() {
     assert_eq!(written, "root:x:0:0\nafter\n");
 }
 
-/// Creates what [`fixture`] creates; nothing where no terminal can be made either.
+/// Creates a [`fixture`]. Returns `None` also if no terminal can be made.
 fn fixture_for_terminals() -> Option<Fixture> {
     require::program("script")?;
     fixture()
 }
 
-/// Runs a script on a pseudo-terminal with `stty tostop`, so background processes that write to it are stopped, and
-/// closes the terminal.
+/// Runs a script on a pseudo-terminal with `stty tostop`, which stops background processes that
+/// write to it, and closes the terminal.
 fn on_a_terminal(fixture: &Fixture, script: &str) -> String {
     let line = format!("stty tostop; {script}");
     let output = Command::new("script")

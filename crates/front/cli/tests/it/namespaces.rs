@@ -1,4 +1,4 @@
-//! Tests of mounts in a mount namespace that ends, and of owners that a user namespace does not have.
+//! Mounts in a mount namespace that ends, and owners that a user namespace lacks.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,19 +14,17 @@ use crate::common::{command, ran};
 
 const NOBODY: u32 = 65534;
 
-/// The namespaces that a shell lives in, and its user.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Root, in a mount namespace.
+    /// Root in a mount namespace.
     Mount,
-    /// Root, in a user namespace.
+    /// Root in a user namespace.
     User,
-    /// A user without privileges, in a user namespace in which that is root.
+    /// An unprivileged user who is root in a user namespace.
     Nobody,
 }
 
 impl Kind {
-    /// Returns whether this machine can make it.
     fn is_possible(self) -> bool {
         match self {
             Self::Mount | Self::User => true,
@@ -34,7 +32,6 @@ impl Kind {
         }
     }
 
-    /// Returns the words that run a program as its user.
     const fn as_user(self) -> &'static [&'static str] {
         match self {
             Self::Mount | Self::User => &[],
@@ -56,14 +53,13 @@ impl Kind {
     }
 }
 
-/// A directory with a tree, images of it and a mountpoint.
 struct Place {
     dir: TempDir,
     kind: Kind,
 }
 
 impl Place {
-    /// Creates it for a user; nothing where this machine lacks what it takes.
+    /// Creates a place for the user. Returns `None` if this machine lacks something.
     fn new(kind: Kind) -> Option<Self> {
         let programs = ["setpriv", "unshare"].map(require::program);
         if !require::root() || !require::fuse() || programs.contains(&None) || !kind.is_possible() {
@@ -97,7 +93,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Returns a command line that runs as the user, outside of the namespaces.
+    /// Returns a command line that runs as the user outside the namespaces.
     fn command(&self, words: &[&str]) -> Command {
         let all = [self.kind.as_user(), words].concat();
         let (program, rest) = all.split_first().unwrap();
@@ -116,7 +112,7 @@ impl Place {
         program.get_program().to_str().unwrap().to_string()
     }
 
-    /// Returns what `forerun status` lists, outside of the namespaces.
+    /// Returns the output of `forerun status` outside the namespaces.
     fn status(&self) -> Vec<Value> {
         let status = self.command(&[&Self::program(), "status", "--json"]);
         let mut status = status;
@@ -147,7 +143,7 @@ fn is_running(pid: Pid) -> bool {
         .exists()
 }
 
-/// A shell in namespaces of its own, that does what it is told. `$0` is the program under test.
+/// A shell in its own namespaces that runs lines. `$0` is the program under test.
 struct Shell {
     child: Child,
     stdin: ChildStdin,
@@ -169,7 +165,7 @@ impl Shell {
         }
     }
 
-    /// Has it run a line. Returns what that prints, and how it ended.
+    /// Runs a line. Returns its output and exit code.
     fn run(&mut self, line: &str) -> (String, i32) {
         writeln!(self.stdin, "{line}").unwrap();
         let mut printed = String::new();
@@ -183,7 +179,7 @@ impl Shell {
         }
     }
 
-    /// Has it run a line that succeeds. Returns what that prints.
+    /// Runs a line that must succeed. Returns its output.
     #[track_caller]
     fn ok(&mut self, line: &str) -> String {
         let (printed, code) = self.run(line);
@@ -191,7 +187,8 @@ impl Shell {
         printed
     }
 
-    /// Returns whether it sees the mount. A new namespace starts with the mounts of the old one.
+    /// Returns whether the shell sees the mount. A new namespace starts with the mounts of the old
+    /// one.
     fn sees_a_mount(&mut self) -> bool {
         self.run("grep -q \" $PWD/mnt .* fuse.forerun \" /proc/self/mountinfo")
             .1
@@ -291,7 +288,7 @@ fn servers_that_follow_keep_the_namespace_no_longer() {
         assert_eq!(shell.ok("cat mnt/other && cat <&3"), "other\nroot\n");
         let last = place.processes();
         assert_eq!(last.get(1), first.get(1), "the supervisor");
-        // The mount is in use, and the supervisor alone can take it out of sight.
+        // The mount is in use, and only the supervisor can detach it.
         shell.ok("exec 3<&-");
         shell.end();
         place.has_ended(&last);
@@ -314,7 +311,7 @@ fn an_image_in_a_mount_of_the_namespace() {
     assert_eq!(place.status().len(), 2);
     shell.ok("\"$0\" -q restart mnt && \"$0\" -q restart over/mnt");
     assert_eq!(shell.ok("cat mnt/root over/mnt/tree/root"), "root\nroot\n");
-    // The inner mount holds the outer one, and another one would not.
+    // The inner mount keeps the outer one busy; a new inner mount would not.
     shell.ok("\"$0\" umount mnt && \"$0\" mount image mnt && \"$0\" umount over/mnt");
     eventually("the outer mount has ended", || place.status().len() == 1);
     let processes = place.processes();

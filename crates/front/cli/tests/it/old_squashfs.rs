@@ -1,5 +1,5 @@
-//! SquashFS images that no tool of today makes: 1.x to 3.x, a vendor's LZMA, and big-endian ones. They are kept
-//! in `tests/images`; a test of the driver makes and reads them.
+//! SquashFS images that no current tool makes: versions 1.x to 3.x, a vendor's LZMA, and big-endian
+//! ones. They are stored in `tests/images`; a test of the driver makes and reads them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use forerun_testkit::{require, temp_dir};
 
 use crate::common::{Ran, command, ran};
 
-/// Name, version, byte order and codec of each image with the tree of old versions.
+/// Name, version, byte order and codec of each image of the old versions' tree.
 const OLD: [(&str, &str, &str, &str); 4] = [
     ("1.0", "1.0", "little-endian", "gzip"),
     ("2.1-big-endian", "2.1", "big-endian", "gzip"),
@@ -26,7 +26,6 @@ fn run(dir: &Path, args: &[&str]) -> Ran {
     ran(command(args).current_dir(dir).output().unwrap())
 }
 
-/// Returns the contents of `file` in images of old versions.
 fn contents() -> Vec<u8> {
     let mut out = vec![b'a'; 4096];
     let mut state = 1_u32;
@@ -107,7 +106,7 @@ fn convert_makes_4_0_of_them() {
         assert_eq!(details["byte order"], serde_json::Value::Null, "{details}");
         let cat = run(at, &["cat", "new.sqsh", "/file"]).ok();
         assert!(cat.stdout == contents(), "{name}");
-        // Images before 3.x have no counts of links.
+        // Images before 3.x have no link counts.
         let same = run(at, &["diff", "--ignore", "links", image, "new.sqsh"]);
         assert_eq!(same.code, Some(0), "{name}: {}{}", same.text(), same.stderr);
     }

@@ -1,4 +1,4 @@
-//! pack and convert: manifests, what is changed on the way, the options of formats.
+//! pack and convert: manifests, changes on the way, and the options of formats.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,6 @@ use crate::common::{Fixture, big, command, in_namespace, ran};
 const PACK: [&str; 3] = ["pack", "--format", "squashfs"];
 const CONVERT: [&str; 3] = ["convert", "--format", "squashfs"];
 
-/// Lists the entries of an image, by path.
 fn entries(fixture: &Fixture, image: &str) -> std::collections::BTreeMap<String, Value> {
     let listing = fixture.run(&["ls", "-lR", "--json", image]).ok().json();
     let entries = listing.as_array().unwrap().iter();
@@ -54,7 +53,7 @@ bin/tool m 4755 1 2
         "hello\n"
     );
     assert!(fixture.run(&["cat", "on.img", "hard"]).ok().stdout == big());
-    // Alone, with the output as the only name; from standard input, and with -o.
+    // A manifest alone: with the output as the only name, from standard input, and with -o.
     let alone = "a h 644 0 0 motd\nb/c c 600 0 0 1 3\n";
     fs::write(fixture.path("alone"), alone).unwrap();
     let args = [&PACK[..], &["--manifest", "alone", "alone.img"]].concat();
@@ -246,7 +245,7 @@ fn an_image_becomes_another() {
         assert_eq!(found["/big"]["node"], found["/hard"]["node"]);
         assert_eq!(found.contains_key("/etc"), image == "b.img");
     }
-    // And back.
+    // Converted back.
     fixture
         .run(&["convert", "--format", "romfs", "b.img", "d.img"])
         .ok();
@@ -334,7 +333,7 @@ fn the_suffix_of_the_output_says_the_format() {
     fixture.run(&["convert", "-q", "a.romfs", "b.sqfs"]).ok();
     let facts = fixture.run(&["info", "--json", "b.sqfs"]).ok().json();
     assert_eq!(facts["format"], "squashfs");
-    // What was asked for counts more than the name.
+    // An explicit format takes precedence over the name.
     fixture
         .run(&["pack", "-q", "--format", "erofs", "tree", "c.sqsh"])
         .ok();

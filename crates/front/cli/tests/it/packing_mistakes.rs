@@ -1,4 +1,4 @@
-//! pack and convert: the mistakes that users make with them.
+//! pack and convert: mistakes of users.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::common::Fixture;
 const PACK: [&str; 3] = ["pack", "--format", "squashfs"];
 const CONVERT: [&str; 3] = ["convert", "--format", "squashfs"];
 
-/// The first words, the others, the exit code, and what is said.
+/// The first words, the other words, the exit code, and the message.
 type Mistake = (
     &'static [&'static str],
     &'static [&'static str],
@@ -15,7 +15,7 @@ type Mistake = (
     &'static str,
 );
 
-/// Options that the format, the compressor or another option leaves no room for.
+/// Options that conflict with the format, the compressor or another option.
 const UNFIT_OPTIONS: &[Mistake] = &[
     (
         &PACK,
@@ -147,7 +147,6 @@ const UNFIT_OPTIONS: &[Mistake] = &[
     ),
 ];
 
-/// Values, lists and files that cannot be used as they are.
 const UNFIT_INPUTS: &[Mistake] = &[
     (
         &PACK,

@@ -1,4 +1,4 @@
-//! Maps, and their pages opened in a browser: their figures are those of `--json`, and they can be used.
+//! Maps, and their pages in a browser: the figures equal those of `--json`, and the controls work.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 use crate::common::browser::Browser;
 use crate::common::{self, Ran};
 
-/// A directory with a tree of which images are made.
 struct Tree(TempDir);
 
-/// Names that a page must not take for markup, nor a browser for a script.
+/// Names that a page must not treat as markup, nor a browser as a script.
 const ODD_NAMES: [&[u8]; 4] = [
     b"<script>alert(1)<" as &[u8],
     b"a\"'&b",
@@ -61,7 +60,6 @@ impl Tree {
     }
 }
 
-/// Makes an image of each format that this machine has a writer for.
 fn images(tree: &Tree) -> Vec<&'static str> {
     for (format, image) in [
         ("romfs", "a.romfs"),
@@ -93,7 +91,7 @@ fn images(tree: &Tree) -> Vec<&'static str> {
     images
 }
 
-/// The metadata that maps name where it lies between the data.
+/// The metadata that maps list by name where it lies between data.
 const METADATA: &[(&str, &[&str])] = &[
     ("a.romfs", &["superblock", "headers"]),
     ("a.erofs", &["superblock", "inodes", "directories"]),
@@ -226,7 +224,7 @@ fn a_map_of_an_empty_volume_has_no_blank_box() {
     assert!(svg.contains("No file takes any room"), "{svg}");
 }
 
-/// Uses a page with a map: zooms, moves, points, goes into a directory and out of it.
+/// Uses a page with a map: zooms, scrolls, points, enters a directory and leaves it.
 const MAP_SCRIPT: &str = r##"
         const told = { title: document.querySelector("h1").textContent, figures: rows("figures"), sums: rows("sums"),
           directories: rows("directories"), before: viewNow(), images: document.images.length };

@@ -12,7 +12,7 @@ fn an_image_on_standard_input() {
         return;
     };
     let image = fixture.path("a.img");
-    // A redirected file is read in place; a pipe is copied, and that is said.
+    // A redirected file is read in place; a pipe is copied, with a note.
     let direct = fixture.run_with(&["cat", "-", "big"], &image).ok();
     assert!(direct.stdout == big());
     let bytes = std::fs::read(&image).unwrap();

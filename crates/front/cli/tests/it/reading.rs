@@ -1,4 +1,4 @@
-//! info, ls, cat, check and dump on an image that genromfs made.
+//! info, ls, cat, check and dump on an image made by genromfs.
 
 use forerun_testkit::{LoopDevice, require};
 use serde_json::json;
@@ -145,7 +145,7 @@ fn cat_gives_files_one_after_the_other() {
     assert!(fixture.run(&["cat", "a.img", "big"]).ok().stdout == big());
     let text = fixture.run(&["cat", "a.img", "/link", "./bin//tool"]).ok();
     assert_eq!(text.text(), "root:x:0:0\n#!/bin/sh\n");
-    // One that is missing does not keep the others back.
+    // A missing file does not prevent the output of the others.
     let some = fixture.run(&["cat", "a.img", "nope", "etc/passwd"]);
     assert_eq!(some.text(), "root:x:0:0\n");
     some.fails(
@@ -227,7 +227,7 @@ fn check_names_what_is_damaged() {
         return;
     };
     let list = fixture.run(&["ls", "-R", "--json", "a.img"]).ok().json();
-    // The last one: the first 512 bytes have a checksum of their own, without which nothing opens.
+    // The last file, because the first 512 bytes have a checksum without which nothing opens.
     let nodes = list.as_array().unwrap().iter();
     let offset = nodes.map(|entry| entry["node"].as_u64().unwrap()).max();
     let offset = usize::try_from(offset.unwrap()).unwrap();
@@ -279,7 +279,7 @@ fn dump_is_the_same_each_time() {
     assert!(value[1]["node"].is_u64() && value[1]["fields"].is_object());
 }
 
-/// Cuts the file of a loop device short: the reads past the cut fail.
+/// Truncates the file of a loop device, so that reads past the cut fail.
 #[test]
 fn cat_writes_what_is_readable_before_a_bad_place() {
     if !require::root() || require::program("losetup").is_none() {
@@ -294,8 +294,8 @@ fn cat_writes_what_is_readable_before_a_bad_place() {
     let image = fixture.path("one.img");
     assert!(forerun_testkit::genromfs(&one, &image, &[]));
     let device = LoopDevice::new(&image, &["--read-only"]);
-    // At a page: of a sector that is cut, Linux serves what is there or fails, as requests happen to be
-    // merged.
+    // At a page boundary: for a truncated sector, Linux returns the remaining bytes or fails,
+    // depending on how requests are merged.
     let cut = 488 * 4096;
     fs::File::options()
         .write(true)
@@ -317,7 +317,7 @@ fn cat_writes_what_is_readable_before_a_bad_place() {
     );
 }
 
-/// Checks what only a terminal gets: columns, escaped names.
+/// Checks output that only a terminal gets: columns and escaped names.
 #[test]
 fn a_terminal_gets_columns_and_escaped_names() {
     let Some(script) = require::program("script") else {

@@ -1,4 +1,4 @@
-//! Images at servers on the command line: pushed, listed, read, mounted, fetched, kept.
+//! Remote images on the command line: pushed, listed, read, mounted, fetched, cached.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -56,7 +56,7 @@ fn an_image_goes_into_a_registry_and_comes_back() {
     place.run(&["pull", "-q", "--force", &name, "copy"]).ok();
 }
 
-/// Finds the file of the only image in the cache of `place`.
+/// Finds the data file of the only image in the cache of `place`.
 fn cached_data(place: &Place) -> std::path::PathBuf {
     let blobs = fs::read_dir(place.path("cache/forerun/v1/blobs")).unwrap();
     let dirs: Vec<_> = blobs.map(|entry| entry.unwrap().path()).collect();
@@ -87,7 +87,8 @@ fn a_chunk_that_was_altered_in_the_cache_is_fetched_again_and_never_served() {
         let path = cached_data(&place);
         let bytes = fs::read(&path).unwrap();
         let big = noise(3 << 20);
-        // Both files begin alike: an equal chunk elsewhere would stand in for the altered one.
+        // Both files start with the same bytes, so an equal chunk elsewhere could replace the
+        // altered one.
         let file = fs::OpenOptions::new().write(true).open(path).unwrap();
         for at in 0..bytes.len() / 4096 {
             if bytes[at * 4096..].starts_with(&big[..64]) {
@@ -121,7 +122,7 @@ fn a_chunk_that_was_altered_in_the_cache_is_fetched_again_and_never_served() {
     assert!(altered >= Some(1), "{status}");
     let log = fs::read_to_string(place.path("log")).unwrap();
     assert!(log.contains("was altered since it was stored"), "{log}");
-    // All that was read is verified; the rest keeps the server.
+    // Everything that was read is verified; the rest needs the server.
     assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
     mounted.wait_for("the rest", || {
         let status = place.run(&["status", "--json"]).ok().mounts();
@@ -227,7 +228,8 @@ fn what_was_recorded_is_fetched_ahead_and_the_rest_works_without_a_network() {
     let local = kept[0]["local_bytes"].as_u64().unwrap();
     assert!((3 << 20..8 << 20).contains(&local), "{local}");
 
-    // A server that fails ends it, at the opening or on the way, and what came is not fetched again.
+    // A failing server ends the command, at the opening or later. Chunks already received are not
+    // fetched again.
     proxy.faults(|_| Some(Fault::ResetBeforeHead));
     let gone = [
         "cache",
@@ -254,7 +256,7 @@ fn what_was_recorded_is_fetched_ahead_and_the_rest_works_without_a_network() {
     assert_eq!(proxy.log().sent_twice("/image"), 0, "no byte twice");
     place.run(&["cache", "verify", "-q"]).ok();
 
-    // Without a table, chunks are compared with what was recorded of them when they are used first.
+    // Without a table, chunks are compared at first use with their recorded digests.
     let mut mounted = place.mount(&["--prefetch", "all"], &url);
     proxy.set_network(Network::Refused);
     assert!(fs::read(place.path("mnt/sub/other")).unwrap() == noise(9 << 20));
@@ -370,7 +372,7 @@ fn copies_of_files_without_a_version_are_gone_when_they_are_closed() {
     assert_eq!(kept(), 1, "a killed process removes nothing");
     place.run(&["ls", &url]).ok();
     assert_eq!(kept(), 0);
-    // With a version they stay.
+    // With a version, cached chunks stay.
     let Some(other) = Nginx::serve(place.dir.path()) else {
         return;
     };
@@ -398,10 +400,9 @@ fn a_server_that_does_not_answer_holds_up_no_signal() {
     assert!(!log.contains("mirrors and credentials"), "{log}");
 }
 
-/// Memory that one idle mount may take.
 const IDLE: u64 = 16 << 20;
 
-/// Mounts that are detached at the end of a test, however it ends.
+/// Mounts that are detached at the end of a test, even if it fails.
 struct Many<'p> {
     place: &'p Place,
     dirs: Vec<String>,

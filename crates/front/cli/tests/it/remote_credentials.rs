@@ -1,4 +1,4 @@
-//! Credentials for images at servers: where they come from, and where they never show.
+//! Credentials for remote images: their sources, and places where they must never appear.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,6 @@ use forerun_testkit_servers::{Nginx, NginxOptions, PASSWORD, USER};
 use crate::common;
 use crate::common::place::Place;
 
-/// Starts a server of the files of `place` that asks for a password.
 fn with_password(place: &Place) -> Option<Nginx> {
     let options = NginxOptions {
         basic_auth: true,
@@ -86,7 +85,7 @@ fn the_process_of_a_mount_has_no_password_in_its_arguments_also_after_a_restart(
             );
             assert!(file == "environ" || text.contains(&plain), "{text}");
         }
-        // Nor is the pipe kept open.
+        // The pipe is not kept open either.
         let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
         let links = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
         let pipes = links.filter(|link| link.to_string_lossy().starts_with("pipe:"));
@@ -99,7 +98,7 @@ fn the_process_of_a_mount_has_no_password_in_its_arguments_also_after_a_restart(
         assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);
         let (next, now) = served_by();
         assert!(next != first && now <= pipes, "{pipes} pipes, then {now}");
-        // Fetched by the new process, which has the password.
+        // The new process, which has the password, fetches the rest.
         assert!(fs::read(place.path(file)).unwrap().len() > 1 << 20);
     }
     place.run(&["umount", "mnt"]).ok();
@@ -108,7 +107,7 @@ fn the_process_of_a_mount_has_no_password_in_its_arguments_also_after_a_restart(
 #[test]
 fn every_command_refuses_plain_http_to_other_machines_in_the_same_way() {
     let place = Place::new();
-    // Set aside for documentation: nothing is there, and nothing is asked.
+    // A network reserved for documentation, without servers. It is never contacted.
     let url = "http://192.0.2.1/image";
     let mirror = "--mirror=http://192.0.2.1/image";
     for args in [

@@ -1,4 +1,5 @@
-//! Maps of images at servers: the figures are those of the image as a file, and no chunk without metadata is fetched.
+//! Maps of remote images: the figures equal those of the image as a file, and only chunks with
+//! metadata are fetched.
 
 use std::fs;
 
@@ -9,14 +10,14 @@ use crate::common::browser::Browser;
 use crate::common::place::{Place, name_at};
 use crate::common::{command, ran, sum_of};
 
-/// The unit in which images are fetched and kept.
 const CHUNK: u64 = 64 << 10;
 
-/// Images of the tree, and the most chunks that have any metadata of each: superblock and tables; headers of five nodes
-/// and the superblock; inodes and directories, which lie together; boot region, FAT, bitmap, up-case table and two directories.
+/// Images of the tree, and the most chunks of each that contain metadata: superblock and tables;
+/// headers of five nodes and the superblock; inodes and directories, which are adjacent; boot
+/// region, FAT, bitmap, up-case table and two directories.
 const IMAGES: [(&str, u64); 4] = [("squashfs", 2), ("romfs", 6), ("erofs", 2), ("exfat", 6)];
 
-/// Maps an image at a server with an empty cache, and returns the figures and the bytes of the image that were fetched.
+/// Maps a remote image with an empty cache. Returns the figures and the number of fetched bytes.
 fn map_cold(place: &Place, name: &str, environment: &[(&str, String)]) -> (Value, u64) {
     let _there_may_be_none = fs::remove_dir_all(place.path("cache"));
     let mut command = place.command(&["map", "--json", "--stats", name]);
@@ -29,7 +30,8 @@ fn map_cold(place: &Place, name: &str, environment: &[(&str, String)]) -> (Value
     (ran.json(), sum_of(&remotes, "local_bytes"))
 }
 
-/// Asserts that a map is that of the image as a file, and was made of the chunks with metadata alone.
+/// Asserts that a map equals that of the image as a file, and that only chunks with metadata were
+/// fetched.
 #[track_caller]
 fn assert_mapped(
     place: &Place,
@@ -59,7 +61,7 @@ fn a_map_of_an_image_at_a_web_server_fetches_metadata_only() {
             .ok();
         assert_mapped(&place, format, chunks, &server.url_of(format), &[]);
     }
-    // What the user asks for is done.
+    // An explicit option is followed.
     let url = server.url_of("squashfs");
     fs::remove_dir_all(place.path("cache")).unwrap();
     let ahead = place.run(&[

@@ -1,4 +1,4 @@
-//! `forerun check --repair` on the command line: what is written, what is said, and the status.
+//! `forerun check --repair` on the command line: writes, messages, and status.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn damaged(change: impl FnOnce(&mut Vec<u8>)) -> TempDir {
 
 #[test]
 fn yes_repairs_and_says_so() {
-    // The backup is good.
+    // The backup boot sector is good.
     let dir = damaged(|image| image[100] ^= 1);
     let at = dir.path();
     let ran = forerun(at, &["check", "--repair", "--yes", "image"]);
@@ -38,7 +38,7 @@ fn yes_repairs_and_says_so() {
         "{said}"
     );
     forerun(at, &["check", "image"]).ok();
-    // Nothing is left to do.
+    // Nothing remains to be done.
     forerun(at, &["check", "--repair", "--yes", "image"]).ok();
 }
 
@@ -139,7 +139,6 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Finds the first word of the FAT.
 fn fat(image: &[u8]) -> usize {
     let sector = u32::from_le_bytes(image[80..84].try_into().unwrap());
     usize::try_from(sector).unwrap() * 512
@@ -239,7 +238,7 @@ fn a_volume_that_an_undo_file_does_not_fit_is_left_alone() {
     let before = image(at);
     assert_eq!(forerun(at, REPAIR).code, Some(8));
     let repaired = image(at);
-    // The serial number is another one.
+    // The serial number differs.
     let mut other = repaired.clone();
     other[100] ^= 0xFF;
     fs::write(at.join("image"), &other).unwrap();

@@ -1,4 +1,4 @@
-//! Tests that another process goes on serving a mount, and that its users notice nothing.
+//! Another process takes over a mount, and the users of the mount notice nothing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -146,7 +146,7 @@ fn the_program_that_is_installed_now() {
     scene.answers();
 }
 
-/// Restarts while chunks take so long that at any time a request of the kernel is unanswered.
+/// Chunks arrive so slowly that a kernel request is always unanswered during the restart.
 #[test]
 fn requests_under_way_are_sent_again() {
     let Some(scene) = Scene::new("erofs") else {

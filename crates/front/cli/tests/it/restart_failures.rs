@@ -1,5 +1,5 @@
-//! Failures of a restart: the old process goes on, or the new one does, and the user who asked for the
-//! restart is told.
+//! Failures of a restart: either the old or the new process continues, and the user who asked for
+//! the restart is told.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::ran;
 use crate::restarting::{Scene, eventually, is_running, successor};
 
-/// Stops a process, and returns once all of its threads have stopped. One thread takes the signal and has the others
-/// stop, and until it is given a CPU, these go on.
+/// Stops a process. Returns once all of its threads have stopped: one thread receives the signal
+/// and makes the others stop, and these run until they are scheduled.
 fn stop(process: Pid) {
     kill_process(process, Signal::STOP).unwrap();
     let threads = format!("/proc/{}/task", process.as_raw_nonzero());
@@ -26,8 +26,8 @@ fn stop(process: Pid) {
     });
 }
 
-/// Begins a restart that cannot go on. The log is a pipe without a reader: a new process waits for one
-/// before it has opened the image.
+/// Starts a restart that cannot continue. The log is a pipe without a reader: a new process waits
+/// for one before it has opened the image.
 fn with_a_slow_start() -> Option<(Scene, Child, Pid, Pid)> {
     let scene = Scene::new("squashfs")?;
     let pipe = scene.path("pipe");
@@ -213,7 +213,7 @@ fn a_server_that_is_stopped_is_told_of_as_not_answering() {
     let server = scene.server();
     let number = server.as_raw_nonzero().to_string();
     stop(server);
-    // Together: each waits as long as a process may take to answer.
+    // In parallel, because each waits as long as a process may take to answer.
     let spawn = |args: &[&str]| {
         let mut command = scene.command(args);
         command.stdout(std::process::Stdio::piped());
@@ -231,7 +231,7 @@ fn a_server_that_is_stopped_is_told_of_as_not_answering() {
 
     let shown = shown.ok();
     let line = String::from_utf8(shown.stdout).unwrap();
-    // A long line is folded.
+    // A long line is wrapped.
     let words: Vec<_> = line.split_whitespace().collect();
     let end = format!("pid {number} not answering for 10 s");
     assert!(words.join(" ").ends_with(&end), "{line}");
@@ -245,7 +245,7 @@ fn a_server_that_is_stopped_is_told_of_as_not_answering() {
     if restart.stderr.contains("which serves it") {
         restart.fails(7, &told);
     } else {
-        // Older kernels do not say which process serves which mount.
+        // Older kernels do not report which process serves which mount.
         let text = format!("process {number} has not answered for 10 s, and may");
         assert!(restart.stderr.contains(&text), "{}", restart.stderr);
     }

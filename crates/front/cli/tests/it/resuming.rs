@@ -1,4 +1,5 @@
-//! Extractions that end early: what they report, what they leave, and how the next one goes on.
+//! Extractions that end early: their reports, the remaining files, and how the next extraction
+//! continues.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -15,10 +16,10 @@ use crate::common::volume::{Small, as_nobody};
 use crate::common::{Ran, command, ran};
 
 const DIRS: usize = 12;
-/// Directories with a file of 1 MiB and a small one each, a hard link and a symbolic link.
+/// Entries: in each directory a file of 1 MiB and a small one, and also a hard link and a symbolic
+/// link.
 const ENTRIES: usize = DIRS * 3 + 3;
 
-/// Makes the tree, and an image of it.
 fn image() -> TempDir {
     let dir = temp_dir("resuming");
     let tree = dir.path().join("tree");
@@ -50,14 +51,14 @@ fn in_dir(dir: &Path, mut command: Command) -> Ran {
     ran(command.output().unwrap())
 }
 
-/// Returns a command that runs `forerun` without privileges.
 fn forerun(args: &[&str]) -> Command {
     let mut run = as_nobody(command(args).get_program());
     run.args(args).env("TZ", "UTC");
     run
 }
 
-/// Asserts that a target has all of the tree. A target that was there keeps its own mode and time.
+/// Asserts that a target has the whole tree. An existing target directory keeps its own mode and
+/// time.
 #[track_caller]
 fn assert_whole(tree: &Path, out: &Path) {
     let [expected, actual] = [tree, out].map(|root| {
@@ -68,7 +69,6 @@ fn assert_whole(tree: &Path, out: &Path) {
     expected.assert_same(&actual, &Keeps::EVERYTHING.without_owners());
 }
 
-/// Counts what is below a directory.
 fn entries(dir: &Path) -> usize {
     TreeModel::of_host(dir).unwrap().nodes.len() - 1
 }
@@ -98,7 +98,7 @@ fn an_extraction_that_filled_the_disk_says_what_is_missing_and_is_resumed() {
         );
     }
 
-    // Without the option, what is there is in the way.
+    // Without the option, existing files are in the way.
     let again = in_dir(dir.path(), forerun(&extract));
     assert!(again.stderr.contains("File exists"), "{}", again.stderr);
     tmpfs.resize("64M");
@@ -112,7 +112,7 @@ fn an_extraction_that_filled_the_disk_says_what_is_missing_and_is_resumed() {
     );
     assert_whole(&at("tree"), &at("disk/out"));
 
-    // Everything is there, also in directories that are closed to their owner by now.
+    // Everything is restored, even in directories that are now closed to their owner.
     fs::remove_file(at("disk/out/d05/small")).unwrap();
     let once_more = in_dir(dir.path(), forerun(&[&resume[..], &["--json"]].concat()));
     let report = once_more.ok().json();

@@ -1,4 +1,5 @@
-//! `forerun run`: commands whose root directory is an image. The programs of this system are bound into it.
+//! `forerun run`: commands whose root directory is an image. The programs of this system are bound
+//! into it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +16,7 @@ pub const NOBODY: u32 = 65534;
 /// Directories with the programs of a Debian system.
 const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/lib", "/lib64"];
 
-/// A directory with an image, and the user that runs commands in it.
+/// A directory with an image, and the user who runs commands in it.
 pub struct Place {
     dir: TempDir,
     pub is_root: bool,
@@ -57,7 +58,6 @@ impl Place {
         Some(place)
     }
 
-    /// Returns one for root and one for a user without privileges.
     pub fn of_each() -> impl Iterator<Item = Self> {
         [true, false].into_iter().filter_map(Self::new)
     }
@@ -101,7 +101,7 @@ impl Place {
         self.run(options, &["sh", "-c", script])
     }
 
-    /// Asserts that no process works in the directory, and nothing is mounted that comes from it.
+    /// Asserts that no process works in the directory, and that no mount comes from it.
     fn is_left_alone(&self) {
         let dir = self.dir.path();
         eventually("all processes have ended", || {
@@ -125,7 +125,8 @@ fn forerun_needs_no_library_of_the_image() {
         .current_dir(place.dir.path())
         .output();
     ran(packed.unwrap()).ok();
-    // The loader looks into each of these directories first, and is at work when the root directory changes.
+    // The loader searches each of these directories first, so it is still working when the root
+    // directory changes.
     let slow: String = (0..3000).map(|number| format!("/{number}:")).collect();
     let ran_there = command(&["run", "static.sqsh", "--", "/busybox", "true"])
         .current_dir(place.dir.path())
@@ -254,7 +255,7 @@ fn changes_go_where_the_overlay_is_and_nowhere_else() {
             names.sort();
             names.join(" ")
         };
-        // The directories that things are mounted on are no changes.
+        // Mount points are not recorded as changes.
         assert_eq!(
             (names("kept"), names("kept/upper")),
             ("upper".into(), "data real".into())

@@ -1,5 +1,5 @@
-//! What a command of `forerun run` tries to get at the system. It has all capabilities of a user namespace, and for root
-//! the user number that owns the system's settings.
+//! Attempts of a command in `forerun run` to reach the system. It has all capabilities of a user
+//! namespace and, if run by root, the user id that owns the system's settings.
 
 use std::fs;
 use std::io::Write;
@@ -11,8 +11,8 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use crate::run::Place;
 
-/// Names of attempts, and scripts that succeed where the attempt does. `$PROGRAM` is the process of the test outside,
-/// `$KEY` a message queue of root.
+/// Names of attempts, and scripts that succeed if the attempt does. `$PROGRAM` is the process of
+/// the test outside, `$KEY` a message queue of root.
 const ATTEMPTS: &[(&str, &str)] = &[
     (
         "unmount /proc/sys",
@@ -150,7 +150,7 @@ const ATTEMPTS: &[(&str, &str)] = &[
          open(my $s, \"+<\", \"/dev/pts/\" . unpack(\"i\", $n)) or exit 0; my $c = \"x\"; exit(ioctl($s, 0x5412, $c) ? 0 : 1)'",
     ),
 ];
-/// Attempts that are an ordinary user's right outside as well.
+/// Attempts that an ordinary user may make outside as well.
 const OF_ROOT: &[(&str, &str)] = &[(
     "use message queues of the system",
     "perl -e 'exit(defined msgget($ENV{KEY}, 0) ? 0 : 1)'",
@@ -207,7 +207,7 @@ fn no_command_gets_out_of_its_namespaces() {
     }
 }
 
-/// A message queue of root, outside.
+/// A message queue of root, outside the namespaces.
 struct MessageQueue(u32);
 
 impl MessageQueue {

@@ -8,7 +8,7 @@ use crate::run::{NOBODY, Place};
 
 const OPTIONS: [&str; 3] = ["--overlay", "kept", "../a.sqsh"];
 
-/// Makes a directory of the place's user, or of another one.
+/// Makes a directory that belongs to the place's user or to another user.
 fn make(place: &Place, name: &str, mode: u32, is_own: bool) -> PathBuf {
     let path = place.path("work").join(name);
     fs::DirBuilder::new().mode(mode).create(&path).unwrap();

@@ -1,4 +1,4 @@
-//! `--salvage`: commands on images that are cut, compared with the tree.
+//! `--salvage`: commands on truncated images, compared with the tree.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use forerun_testkit::require;
 
 use crate::common::{Fixture, Ran, command, ran};
 
-/// Makes the first `tenths` of an image of mksquashfs.
+/// Truncates an image of mksquashfs to `tenths` tenths.
 fn cut(fixture: &Fixture, tenths: usize, options: &[&str]) -> Option<()> {
     require::program("mksquashfs")?;
     let made = Command::new("mksquashfs")
@@ -47,7 +47,7 @@ fn report(fixture: &Fixture) -> serde_json::Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-/// Returns the one file that is partial: the one that the image names first has two names.
+/// Returns the only partial file. The image lists it first, and it has two names.
 fn partial(report: &serde_json::Value) -> &serde_json::Value {
     assert_eq!(report["partial"], 1);
     let files = report["files"].as_array().unwrap();
@@ -63,7 +63,6 @@ fn cut_romfs(fixture: &Fixture) {
     fs::write(fixture.path("cut.img"), &image[..image.len() / 2]).unwrap();
 }
 
-/// Extracts what can be salvaged of a damaged image into `out`.
 fn extract(fixture: &Fixture, image: &str) -> Ran {
     let args = [
         "extract",
@@ -79,7 +78,7 @@ fn extract(fixture: &Fixture, image: &str) -> Ran {
     extracted
 }
 
-/// Asserts that `file` is what the report says: right bytes, and zeros where they are lost.
+/// Asserts that `file` matches the report: right bytes, and zeros where they are lost.
 fn assert_as_told(file: &Path, expected: &[u8], lost: &serde_json::Value) {
     let actual = fs::read(file).unwrap();
     assert_eq!(actual.len(), expected.len());
@@ -253,8 +252,8 @@ fn cut_cramfs(fixture: &Fixture, len: impl FnOnce(usize) -> usize) -> bool {
     true
 }
 
-/// Runs `cat --salvage --report` on a file with the contents of `big`, of which a part is lost, and compares
-/// what it writes.
+/// Runs `cat --salvage --report` on a partly lost file with the contents of `big`, and compares the
+/// output.
 fn cat_of_a_part(fixture: &Fixture, image: &str, path: &str) {
     let args = ["cat", "--salvage", "--report", "report.json", image, path];
     let written = run(fixture, &args);
@@ -270,7 +269,7 @@ fn cat_of_a_part(fixture: &Fixture, image: &str, path: &str) {
     fs::write(fixture.path("written"), &written.stdout).unwrap();
     let expected = fs::read(fixture.path("tree/big")).unwrap();
     assert_as_told(&fixture.path("written"), &expected, &big["lost"]);
-    // Without --salvage it ends at the damage.
+    // Without --salvage, the output ends at the damage.
     let plain = run(fixture, &["cat", image, path]);
     assert!(plain.code != Some(0) && plain.stdout.len() < expected.len());
 }
@@ -281,7 +280,7 @@ fn cat_writes_zeros_for_what_a_cut_romfs_has_lost() {
         return;
     };
     cut_romfs(&fixture);
-    // The link lies before the file, with the data.
+    // The link lies before the file, next to the data.
     cat_of_a_part(&fixture, "cut.img", "/hard");
 }
 

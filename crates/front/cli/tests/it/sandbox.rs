@@ -1,4 +1,4 @@
-//! Tests of what a process can still do once it reads an image.
+//! What a process can still do once it reads an image.
 
 use std::fs::{self, Permissions};
 use std::io::Read as _;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::common::{self, Ran};
 
-/// Has the program try what the sandbox refuses; see `src/confine/probe.rs`.
+/// Makes the program try what the sandbox refuses; see `src/confine/probe.rs`.
 const PROBE: &str = "FORERUN_SANDBOX_PROBE";
 const REFUSED: &str = "\
 probe: shadow: refused
@@ -25,7 +25,6 @@ probe: ptrace: refused
 probe: sockets: refused
 ";
 
-/// A directory with an image of each kind that a command of the tests takes.
 struct Fixture(TempDir);
 
 impl Fixture {
@@ -124,7 +123,7 @@ fn commands_that_read_images_can_do_nothing_else() {
     }
 }
 
-/// Tries without the sandbox what the test above tries: all of it is allowed.
+/// Without the sandbox, everything that the test above tries is allowed.
 #[cfg(debug_assertions)]
 #[test]
 fn no_sandbox_refuses_nothing() {
@@ -168,7 +167,6 @@ fn info_shows_what_is_in_force() {
     assert!(off.json()["sandbox"].is_null());
 }
 
-/// Returns the status in `/proc` of each thread of a process.
 fn statuses(pid: u32) -> Vec<String> {
     let threads = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task")).unwrap();
     let status = |thread: std::io::Result<fs::DirEntry>| thread.unwrap().path().join("status");
@@ -192,7 +190,7 @@ fn assert_confined(pid: u32, capabilities: u64) {
     }
 }
 
-/// Inspects the process while it waits, in the midst of its work, for its output to be read.
+/// Inspects the process while it is blocked on its output.
 #[test]
 fn all_threads_of_a_reader_are_confined() {
     let fixture = Fixture::new();
@@ -207,7 +205,6 @@ fn all_threads_of_a_reader_are_confined() {
     }
 }
 
-/// Checks that root may write where it is not the owner.
 #[test]
 fn root_writes_into_directories_of_other_users() {
     if !require::root() {
@@ -250,7 +247,6 @@ fn root_writes_into_directories_of_other_users() {
     }
 }
 
-/// A mount of the test, taken down at the end.
 struct Mounted<'f> {
     fixture: &'f Fixture,
     said: Ran,
@@ -283,7 +279,7 @@ impl<'f> Mounted<'f> {
         u32::try_from(self.status()["pid"].as_u64().unwrap()).unwrap()
     }
 
-    /// Checks that the process that serves is confined, and that the image can be read.
+    /// Checks that the serving process is confined, and that the image can be read.
     #[track_caller]
     fn assert_confined(&self) {
         assert_eq!(
@@ -296,7 +292,7 @@ impl<'f> Mounted<'f> {
         }
     }
 
-    /// Ends the server by SIGTERM: it unmounts, through the process outside.
+    /// Ends the server by SIGTERM. It unmounts through its helper process.
     fn end_by_signal(&self) {
         let pid = i32::try_from(self.pid())
             .ok()
@@ -316,7 +312,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Asserts that the probe was refused everything. Release builds have none.
+/// Asserts that the probe was refused everything. Release builds have no probe.
 #[track_caller]
 fn assert_refused(said: &str) {
     assert_eq!(said, if cfg!(debug_assertions) { REFUSED } else { "" });
@@ -387,7 +383,7 @@ fn a_successor_is_confined_and_a_name_that_changes_case_is_renamed() {
         return;
     }
     let fixture = Fixture::new();
-    // The server has no right to look into this directory once it is confined.
+    // The confined server has no right to read this directory.
     let theirs = fixture.path("theirs");
     fs::create_dir(&theirs).unwrap();
     std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
@@ -413,7 +409,8 @@ fn a_successor_is_confined_and_a_name_that_changes_case_is_renamed() {
         assert_ne!(mounted.pid(), first);
         mounted.assert_confined();
         if image == volume {
-            // To tell such a rename takes a look at the thread that asks, which only a tracer may have.
+            // Recognising such a rename requires inspecting the requesting thread, which only a
+            // tracer may do.
             fs::rename(fixture.path("mnt/sub/file"), fixture.path("mnt/sub/FILE")).unwrap();
             let names = fs::read_dir(fixture.path("mnt/sub")).unwrap();
             let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
@@ -423,7 +420,6 @@ fn a_successor_is_confined_and_a_name_that_changes_case_is_renamed() {
     }
 }
 
-/// Kills the server: the process outside ends with it.
 #[test]
 fn the_process_outside_ends_with_its_server() {
     if !require::root() || !require::fuse() {
@@ -448,7 +444,7 @@ fn the_process_outside_ends_with_its_server() {
     });
 }
 
-/// Starts the process outside without its server, which may fail and end before the other has begun.
+/// Starts the helper process without its server. The helper may fail before the mount begins.
 #[test]
 fn a_process_outside_without_its_server_mounts_nothing() {
     if !require::root() || !require::fuse() {

@@ -20,7 +20,6 @@ fn images(fixture: &Fixture) -> Vec<(&'static str, Vec<u8>)> {
     made.into()
 }
 
-/// Returns offset, type and command of each finding.
 fn found(ran: &Ran) -> Vec<(u64, String, Option<String>)> {
     let json = ran.json();
     let findings = json["findings"].as_array().unwrap().iter();
@@ -81,7 +80,7 @@ fn nothing_found_is_exit_status_1() {
     assert_eq!((ran.code, found(&ran)), (Some(1), Vec::new()));
 }
 
-/// Writes a copy of a disk with an MBR: an exFAT volume in partition 2, and the rest in partition 5.
+/// Makes a disk with an MBR: an exFAT volume in partition 2, and the rest in partition 5.
 fn disk(fixture: &Fixture) {
     let args = [
         "-q",
@@ -238,14 +237,15 @@ fn the_hint_at_a_repair_says_where_the_volume_is() {
     fixture.run(&["ls", "--offset", "1M", "zeroed"]).ok();
 }
 
-/// Runs a program in the directory of a fixture. Returns whether it succeeded; nothing where it is missing.
+/// Runs a program in the directory of a fixture. Returns whether it succeeded, or `None` if it is
+/// missing.
 fn host(fixture: &Fixture, program: &str, args: &[&str]) -> Option<bool> {
     let mut command = Command::new(require::program(program)?);
     let output = command.args(args).current_dir(fixture.dir.path()).output();
     Some(output.unwrap().status.success())
 }
 
-/// Makes an image whose blocks no tool stores in one piece: data, a long hole, and data.
+/// Makes an image that no tool stores contiguously: data, a long hole, and data.
 fn image_with_holes(fixture: &Fixture) {
     let big = big();
     let mut file = big[..40_000].to_vec();
@@ -264,7 +264,7 @@ fn image_with_holes(fixture: &Fixture) {
     fs::write(fixture.path("raw"), [&image[..], &image].concat()).unwrap();
 }
 
-/// Extracts as the command `forerun ls` of a finding opens, and compares with the tree.
+/// Extracts with the options of a finding's `forerun ls` command, and compares with the tree.
 fn assert_same(fixture: &Fixture, command: &str, tree: &str) {
     let place = command.strip_prefix("forerun ls ").unwrap();
     let _ = fs::remove_dir_all(fixture.path("out"));
@@ -304,7 +304,7 @@ fn an_android_sparse_image_is_read_through_its_map() {
     fixture
         .run(&["ls", "--offset", "4M", "simg"])
         .fails(2, message);
-    // Behind other bytes, where no offset in it can be given.
+    // After other bytes, the finding is only the sparse image: `--offset` cannot address its contents.
     let behind = [
         &[7; 512][..],
         &fs::read(fixture.path("simg")).unwrap(),

@@ -1,4 +1,4 @@
-//! Volumes that several processes and the kernel want at once: one writes, or all read.
+//! Volumes that several processes and the kernel use at once: one writes, or all read.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use forerun_testkit::{LoopDevice, eventually, require};
 use crate::common::volume::{Volume, as_nobody, unmount};
 use crate::common::{Ran, command, ran};
 
-/// Commands that read: what precedes the image, and what follows it.
+/// Commands that read: the words before the image, and those after it.
 const READERS: &[(&[&str], &[&str])] = &[
     (&["ls", "-R"], &[]),
     (&["cat"], &["/file"]),
@@ -68,7 +68,7 @@ fn nothing_reads_a_volume_that_is_mounted_for_writing() {
     }
     let push = volume.forerun(&["push"], &["oci://127.0.0.1:1/name:1"]);
     in_use(&push, "held for writing by");
-    // A second look at the file that standard input is.
+    // Opens the file again through standard input.
     let stdin = command(&["ls", "-"])
         .stdin(File::open(volume.image()).unwrap())
         .output();
@@ -106,7 +106,7 @@ fn nothing_writes_to_a_volume_that_is_mounted_for_reading() {
         let refused = volume.forerun(before, after);
         in_use(&refused, "held for reading by forerun mount (pid ");
     }
-    // The lock of readers gives way to a writer that is told so; other writers stay away.
+    // A writer with the option overrides the lock of readers; other writers stay out.
     volume
         .forerun(&["mount", "-o", "break_lock"], &["other"])
         .ok();
@@ -121,11 +121,10 @@ fn nothing_writes_to_a_volume_that_is_mounted_for_reading() {
     assert_eq!(volume.forerun(&["cat"], &["new"]).ok().stdout, b"new");
 }
 
-/// A lock that another program holds.
 struct Flock(Child);
 
 impl Flock {
-    /// Holds a lock on a file, as a user without privileges.
+    /// Holds a lock on a file, as an unprivileged user.
     fn of(image: &Path, kind: &str) -> Self {
         let mut flock = as_nobody("flock");
         let flock = flock.args(["--no-fork", kind]).arg(image);
@@ -172,7 +171,7 @@ fn a_user_who_may_only_read_an_image_cannot_keep_its_owner_from_writing() {
         volume.forerun(&repair, &[]).ok();
         volume.mount(&["-o", "break_lock"]).ok();
         fs::write(volume.mnt().join("file"), kind).unwrap();
-        // A writer that broke a lock is as alone as any other.
+        // A writer that broke a lock excludes others like any other writer.
         in_use(
             &volume.forerun(&["mount", "-o", "break_lock"], &["other"]),
             "",
@@ -208,7 +207,6 @@ fn on_device(device: &LoopDevice, before: &[&str], after: &[&str]) -> Ran {
     ran(command(before).arg(&device.0).args(after).output().unwrap())
 }
 
-/// Has another driver mount a device.
 fn mount_by_other(device: &LoopDevice, dir: &Path, options: &str) {
     let mut mount = Command::new("mount.exfat-fuse");
     let done = mount
@@ -265,7 +263,7 @@ fn an_image_behind_a_loop_device_is_not_written() {
     );
     in_use(&label("B"), &by);
     in_use(&volume.forerun(&["ls"], &[]), &by);
-    // The other driver has marked it dirty, which is told.
+    // The other driver has marked the volume dirty, which is reported.
     let looked = volume.forerun(&["ls", "--no-lock"], &[]);
     assert_eq!(looked.code, Some(0), "{}", looked.stderr);
     let mounted = format!("mounted on {}", volume.mnt().display());
@@ -274,7 +272,7 @@ fn an_image_behind_a_loop_device_is_not_written() {
     let looked = on_device(&device, &["ls", "--no-lock"], &[]);
     assert_eq!(looked.code, Some(0), "{}", looked.stderr);
     umount8(&volume.mnt());
-    // By the inode: under another name, and with the first one gone.
+    // Locks apply to the inode: under another name, and after the first name is gone.
     let other = volume.path("other.img");
     fs::hard_link(volume.image(), &other).unwrap();
     let of_other = |name: &str| {
@@ -284,7 +282,7 @@ fn an_image_behind_a_loop_device_is_not_written() {
     in_use(&of_other("B"), &format!("it backs {name}"));
     fs::remove_file(volume.image()).unwrap();
     in_use(&of_other("B"), &format!("it backs {name}"));
-    // Another file by the old name is another file.
+    // A new file under the old name is another file.
     fs::copy(&other, volume.image()).unwrap();
     label("B").ok();
     fs::rename(volume.image(), volume.path("copy.img")).unwrap();

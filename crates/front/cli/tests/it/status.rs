@@ -1,4 +1,4 @@
-//! `forerun status` of processes whose numbers are the same, or were those of other processes before.
+//! `forerun status` of processes with equal ids, or with reused ids.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -14,13 +14,12 @@ use serde_json::Value;
 use crate::common::{Ran, command, ran};
 use crate::restarting::Scene;
 
-/// A directory with an image, mountpoints, and a place for sockets.
 struct Place {
     dir: TempDir,
 }
 
 impl Place {
-    /// Creates a place; nothing where this machine lacks what it takes.
+    /// Creates a place. Returns `None` if this machine lacks something.
     fn new() -> Option<Self> {
         if !require::root() || !require::fuse() {
             return None;
@@ -92,7 +91,7 @@ fn processes_with_the_same_number() {
     let mount = |dir: &str| -> Child {
         let forerun = command(&["mount", "-f", "image", dir]);
         let mut unshare = Command::new("unshare");
-        // Each is number 1 of its namespace.
+        // Each process has id 1 in its namespace.
         unshare
             .args(["--pid", "--fork"])
             .arg(forerun.get_program())
@@ -213,7 +212,7 @@ fn sockets_of_processes_that_are_gone() {
         place.path("one").display(),
         place.path("image").display()
     );
-    // Lines are folded at 80 columns.
+    // Lines are wrapped at 80 columns.
     let unfolded = told.text().replace("\n    ", "  ");
     assert!(unfolded.contains(&line), "{}", told.text());
     let told = place.status();
@@ -228,7 +227,7 @@ fn sockets_of_processes_that_are_gone() {
     let pid = place.status()[0]["pid"].clone();
     let own = place.sockets();
     assert_ne!(own, gone);
-    // Of a process that had the same number, and of an older program that did.
+    // Sockets of a process that had the same id, and of an older version of the program.
     for name in [format!("{pid}-00000000.sock"), format!("{pid}.sock")] {
         drop(UnixListener::bind(place.path("run/forerun").join(name)).unwrap());
     }
@@ -254,7 +253,7 @@ fn dead_mounts_are_cleared_and_no_others() {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     eventually("its mount is dead", || place.status()[0]["dead"] == true);
     assert_eq!(place.status().len(), 2);
-    // In a namespace of its own, where dead mounts of other tests may go.
+    // In a separate namespace, where dead mounts of other tests may be removed.
     let script = r#""$0" umount --dead && cat two/file && ! ls one/file"#;
     let program = command(&["umount"]);
     let mut apart = Command::new("unshare");
@@ -362,7 +361,7 @@ fn status_is_told_at_the_limit_of_processes() {
     if [require::program("setpriv"), require::program("prlimit")].contains(&None) {
         return;
     }
-    // A number that no process has.
+    // A user id that no process has.
     let user = 61_234;
     let dir = place.path("run/forerun");
     fs::create_dir(&dir).unwrap();
@@ -383,7 +382,7 @@ fn status_is_told_at_the_limit_of_processes() {
         .arg("status");
     let told = ran(place.with(limited).output().unwrap());
     assert_eq!(told.code, Some(0), "{}", told.stderr);
-    // It was asked all the same.
+    // The process was asked all the same.
     assert!(
         told.stderr
             .contains("a process of another user listens there"),

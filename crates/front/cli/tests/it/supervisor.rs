@@ -17,8 +17,8 @@ use crate::restarting::passthrough;
 use crate::restarting::writers::at_work;
 use crate::restarting::{Connection, Scene, eventually, is_running, same};
 
-/// Memory of a supervisor that it shares with no file, but for what the loader writes into the program: that
-/// depends on how it was built.
+/// Memory of a supervisor that it shares with no file, except what the loader writes into the
+/// program, which depends on the build.
 const SUPERVISOR_MEMORY: u64 = 512 << 10;
 
 #[test]
@@ -102,7 +102,7 @@ fn openings_and_what_was_not_synced_are_lost_and_nothing_else() {
     again.sync_all().unwrap();
     assert_eq!(fs::read(at("behind")).unwrap(), b"one and two");
     assert_eq!(fs::metadata(at("behind")).unwrap().len(), 11);
-    // A directory that a program is in is found again, by its name.
+    // A directory that a program uses is found again by its name.
     assert!(same_in(&inside, "5", &scene.path("tree/d5/5")));
     for gone in ["new", "dir", "renamed"] {
         assert!(!at(gone).exists(), "{gone}");
@@ -110,7 +110,7 @@ fn openings_and_what_was_not_synced_are_lost_and_nothing_else() {
     for there in ["d0/0", "d1/1", "d1/7"] {
         assert!(same(&at(there), &scene.path("tree").join(there)));
     }
-    // Each directory that was known reports once that a server has died.
+    // Each known directory reports once that a server has died.
     assert_eq!(inside.sync_all().unwrap_err().raw_os_error(), Some(5));
     inside.sync_all().unwrap();
     let root = File::open(at(".")).unwrap();
@@ -128,7 +128,6 @@ fn openings_and_what_was_not_synced_are_lost_and_nothing_else() {
     scene.run(&["check", "image"]).ok();
 }
 
-/// Compares a file of an open directory.
 fn same_in(directory: &File, name: &str, with: &Path) -> bool {
     let file = openat(directory, name, OFlags::RDONLY, Mode::empty()).unwrap();
     let mut bytes = Vec::new();
@@ -136,11 +135,11 @@ fn same_in(directory: &File, name: &str, with: &Path) -> bool {
     bytes == fs::read(with).unwrap()
 }
 
-/// Kills servers while names are dropped. The kernel takes such a message when no request of the
-/// directory is under way; a server that waits for that must be replaced all the same.
+/// Kills servers while names are dropped. The kernel accepts such a message only when no request on
+/// the directory is pending. A server that waits for that must be replaced all the same.
 #[test]
 fn names_that_are_being_dropped_hold_up_no_new_server() {
-    // A server that also serves its status by HTTP has another sandbox.
+    // A server that also serves its status over HTTP has another sandbox.
     drops_and_kills(&["-o", "restarts=1000"], 5);
     drops_and_kills(&["-o", "restarts=1000", "--metrics", "127.0.0.1:0"], 1);
 }
@@ -150,8 +149,8 @@ fn names_that_are_being_dropped_hold_up_no_new_server_without_a_sandbox() {
     drops_and_kills(&["--no-sandbox", "-o", "restarts=1000"], 5);
 }
 
-/// Kills the server so many times while threads change a directory, and others open a file of it by one
-/// spelling and look at it by another.
+/// Kills the server `times` times while threads change a directory, and others open a file in it
+/// under one spelling and look it up under another.
 fn drops_and_kills(args: &[&str], times: usize) {
     let Some(scene) = Scene::new("exfat") else {
         return;
@@ -173,7 +172,7 @@ fn drops_and_kills(args: &[&str], times: usize) {
             let (dir, repeat) = (&dir, &repeat);
             threads.spawn(move || {
                 repeat(&|| {
-                    // Any of it may fail when the server dies.
+                    // Each call may fail when the server dies.
                     let _made = fs::write(dir.join(format!("new-{n}")), "");
                     let _removed = fs::remove_file(dir.join(format!("new-{n}")));
                 });
@@ -202,7 +201,7 @@ fn drops_and_kills(args: &[&str], times: usize) {
             std::panic::resume_unwind(panic);
         }
     });
-    // Files of the threads and of the old process may be closed a moment after these have ended.
+    // Files of the threads and of the old process may be closed slightly later.
     eventually("the mount is not in use", || {
         scene.run(&["umount", "mnt"]).code == Some(0)
     });
@@ -243,7 +242,8 @@ fn after_three_deaths_in_a_minute_every_access_fails_until_it_is_unmounted_or_mo
     assert!(!scene.is_mounted());
 }
 
-/// Checks that a directory does not look empty: a program that lists its files would go on with none.
+/// Checks that a directory does not look empty, because a program that lists it would continue
+/// without files.
 #[track_caller]
 fn is_dead(scene: &Scene) {
     assert!(scene.is_mounted());
@@ -348,7 +348,7 @@ fn a_supervisor_is_small() {
             Some("Anonymous:") if !is_program => {
                 kib += words.next().unwrap().parse::<u64>().unwrap()
             }
-            // The line that begins a mapping.
+            // The first line of a mapping.
             Some(first) if !first.ends_with(':') => {
                 is_program = words.nth(4) == program.to_str();
             }
@@ -369,7 +369,7 @@ fn a_mount_answers_again_within_a_second_or_the_time_of_a_mount() {
     };
     let begin = Instant::now();
     scene.mount(&["-o", "restarts=10"]);
-    // Longer on a busy machine, where a process takes long to start.
+    // On a busy machine, starting a process takes long.
     let limit = (2 * begin.elapsed()).max(Duration::from_secs(1));
     let pauses: Vec<Duration> = (0..5)
         .map(|_| {
@@ -379,14 +379,15 @@ fn a_mount_answers_again_within_a_second_or_the_time_of_a_mount() {
             begin.elapsed()
         })
         .collect();
-    // Other tests run beside this one; the median is not theirs to spoil.
+    // Other tests run at the same time, but do not affect the median.
     let mut sorted = pauses.clone();
     sorted.sort_unstable();
     assert!(sorted[2] < limit, "{pauses:?}, {limit:?}");
     scene.run(&["umount", "mnt"]).ok();
 }
 
-/// Kills every process of a mount while others read its file at random places, and the server stores what they will want.
+/// Kills every process of a mount while others read its file at random offsets and the server
+/// stores pages ahead.
 #[test]
 fn killed_processes_under_random_readers_leave_nothing_that_cannot_end() {
     let Some(scene) = Scene::new("squashfs") else {

@@ -1,5 +1,4 @@
-//! Servers that are spoken to over TLS, with a certificate by an authority that the system does not
-//! know.
+//! Servers with TLS, whose certificate is from an authority that the system does not know.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +10,7 @@ use crate::common::{Ran, ran};
 
 const NOT_TRUSTED: &str = "its certificate is not trusted: its issuer is not known";
 
-/// Runs with the authority, by the variable that OpenSSL and its relatives read.
+/// Runs with the authority, through the variable that OpenSSL and similar libraries read.
 fn trusting(place: &Place, ca: &Path, args: &[&str]) -> Ran {
     let mut command = place.command(args);
     ran(command.env("SSL_CERT_FILE", ca).output().unwrap())
@@ -39,7 +38,7 @@ fn a_web_server_is_trusted_by_its_authority() {
         .run(&["pull", "-q", "--ca-file", ca_file, &url, "copy"])
         .ok();
     assert!(fs::read(place.path("copy")).unwrap() == fs::read(place.path("image")).unwrap());
-    // Chunks in the cache do not make up for a server with a wrong certificate.
+    // Cached chunks do not excuse a server with a wrong certificate.
     let refused = place.run(&["ls", &url]);
     assert!(refused.stderr.contains(NOT_TRUSTED), "{}", refused.stderr);
 }
@@ -79,7 +78,7 @@ fn a_registry_is_trusted_by_its_authority() {
     assert_eq!(refused.code, Some(4));
     let told = "its certificate is not trusted: ";
     assert!(refused.stderr.contains(told), "{}", refused.stderr);
-    // A user may trust the authority by `--ca-file` only.
+    // A user may trust the authority with `--ca-file` alone.
     let ca_file = ca.to_str().unwrap();
     run(None, &["ls", "--ca-file", ca_file, &name]).ok();
 }

@@ -1,4 +1,4 @@
-//! Pages with traces, opened in a browser: their figures are those of the trace.
+//! Pages with traces in a browser: their figures equal those of the trace.
 
 use std::fs;
 
@@ -10,14 +10,14 @@ use crate::common;
 use crate::common::browser::Browser;
 use crate::common::place::Place;
 
-/// Mounts with a trace, runs `work`, unmounts, and returns once the trace is complete.
+/// Mounts with a trace, runs `work`, and unmounts. Returns once the trace is complete.
 fn traced(place: &Place, image: &str, work: impl FnOnce()) {
     let mounted = place.mount(&["--trace", "trace"], image);
     work();
     mounted.end();
 }
 
-/// Uses a page with a trace: zooms, moves, points, goes through requests, leaves classes out.
+/// Uses a page with a trace: zooms, scrolls, points, steps through requests, hides classes.
 const TRACE_SCRIPT: &str = r##"
         const told = { figures: rows("figures"), slowest: rows("slowest"), before: viewNow(),
           drawn: Number(document.getElementById("seek").dataset.drawn), legend: document.getElementById("classes").textContent };
@@ -92,7 +92,6 @@ fn a_page_with_a_trace_of_a_fetched_image() {
     assert_moved(&told);
 }
 
-/// Asserts that the page has the files of the figures.
 fn assert_files(told: &Value, picture: &Value) {
     let files = picture["slowest_files"].as_array().unwrap();
     let paths: Vec<_> = files
@@ -120,7 +119,7 @@ fn assert_files(told: &Value, picture: &Value) {
     assert_eq!(told["fits"], true);
 }
 
-/// Asserts that the page did what the script did.
+/// Asserts that the page followed the script's actions.
 fn assert_moved(told: &Value) {
     let span = |name: &str, axis: &str| {
         let edge = |n: &str| told[name][format!("{axis}{n}")].as_f64().unwrap();

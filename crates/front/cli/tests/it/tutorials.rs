@@ -1,5 +1,6 @@
-//! The pages of `docs/tutorials`, as a reader follows them: one shell runs all `sh` blocks of a page, in an empty
-//! directory. A `text` block after one of them is what it prints; `...` there stands for any text.
+//! The pages of `docs/tutorials`, as a reader follows them. One shell runs all `sh` blocks of a
+//! page in an empty directory. A `text` block after one is its output, in which `...` stands for
+//! any text.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +35,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Returns whether the text is the expected one, with anything in the places of `...`.
+/// Returns whether the text is the expected one, where `...` matches anything.
 fn matches(text: &str, expected: &str) -> bool {
     let (first, rest) = expected.split_once("...").unwrap_or((expected, ""));
     let Some(mut text) = text.strip_prefix(first) else {
@@ -69,7 +70,7 @@ fn dots_stand_for_any_text() {
     }
 }
 
-/// Runs a page. The port that it names is replaced by one that is free; `environment` is what the reader has
+/// Runs a page. The port in it is replaced by a free one; `environment` is what the reader has
 /// installed.
 fn follow(name: &str, port: &str, environment: &[(&str, &Path)]) {
     let page = fs::read_to_string(workspace_root().join("docs/tutorials").join(name)).unwrap();
@@ -89,7 +90,7 @@ fn follow(name: &str, port: &str, environment: &[(&str, &Path)]) {
         fs::copy(built, installed.join(runtime)).unwrap();
     }
 
-    // A page that fails in its middle leaves servers and a mount.
+    // A page that fails in the middle leaves servers and a mount.
     let mut script = String::from(
         "set -eu\nexec 2>&1\n\
          trap 'kill $(jobs -p) || true; forerun umount mnt || true' EXIT\n",
@@ -107,7 +108,7 @@ fn follow(name: &str, port: &str, environment: &[(&str, &Path)]) {
         installed.join("bin").display(),
         std::env::var("PATH").unwrap()
     );
-    // A page that waits for a server for ever fails.
+    // A page that waits for a server forever fails.
     let mut shell = Command::new("timeout");
     shell.args(["120", "bash", "-c", &script]);
     shell.current_dir(&work);
@@ -134,7 +135,7 @@ fn follow(name: &str, port: &str, environment: &[(&str, &Path)]) {
     }
 }
 
-/// Returns whether the programs are there that a page names beside `forerun`.
+/// Returns whether the programs that a page needs besides `forerun` are installed.
 fn has(programs: &[&str]) -> bool {
     programs.iter().all(|name| require::program(name).is_some())
 }

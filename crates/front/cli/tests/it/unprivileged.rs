@@ -1,4 +1,4 @@
-//! Tests of the rights that users without privileges have, and of the messages about those they lack.
+//! The rights of unprivileged users, and messages about missing rights.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,7 +23,7 @@ fn as_nobody(dir: &Path, args: &[&str]) -> Ran {
     ran(command.output().unwrap())
 }
 
-/// Makes an image with owners, a device and set-id bits, by mksquashfs with pseudo files.
+/// Makes an image with owners, a device and set-id bits, with mksquashfs pseudo files.
 fn image(dir: &Path) -> bool {
     let Some(mksquashfs) = require::program("mksquashfs") else {
         return false;
@@ -173,7 +173,7 @@ fn files_that_go_while_the_image_is_made_are_left_out_when_asked() {
             .current_dir(dir.path())
             .stderr(Stdio::piped())
             .spawn();
-        // The manifest is read after the directory and before the files.
+        // The manifest is read after the directory and before the files' contents.
         let manifest = fs::File::options().write(true).open(at("manifest"));
         fs::remove_file(at("in/sub/goes")).unwrap();
         drop(manifest.unwrap());

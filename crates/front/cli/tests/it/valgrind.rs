@@ -14,10 +14,10 @@ fn the_program_runs_under_valgrind() {
     let plain = fixture.run(&["ls", "-R", "a.img"]).ok();
     let program = command(&["ls"]);
     let watched = Command::new(valgrind)
-        // Optimised code branches on values that do not matter, undefined ones among them.
+        // Optimised code branches on values that do not matter, some of them undefined.
         .args(["--quiet", "--undef-value-errors=no", "--error-exitcode=99"])
         .arg(program.get_program())
-        // Valgrind calls the kernel from within the process.
+        // Valgrind makes system calls from within the process.
         .args(["--no-sandbox", "ls", "-R", "a.img"])
         .current_dir(fixture.dir.path())
         .output()

@@ -1,4 +1,4 @@
-//! Volumes that change, mounted by the command: read-write where that is meant, and traced.
+//! Writable volumes, mounted by the command: read-write if intended, and traced.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn a_volume_is_mounted_again_right_after_umount() {
     for n in 0..20 {
         volume.mount(&[]).ok();
         fs::write(volume.mnt().join("file"), vec![n; 1 << 20]).unwrap();
-        // A program that another test is just starting may hold a copy of the open file until it runs.
+        // A program that another test is starting may hold a copy of the open file until its exec.
         eventually("nothing of the mount is open", || {
             let unmounted = Command::new("umount").arg(volume.mnt()).status();
             unmounted.unwrap().success()
@@ -50,7 +50,7 @@ fn a_volume_is_mounted_again_right_after_umount() {
     volume.umount();
 }
 
-/// Calls the helper as mount(8) does: with all that the kernel shows of the mount.
+/// Calls the helper as mount(8) does, with everything that the kernel shows of the mount.
 #[test]
 fn a_volume_is_remounted_read_only_and_back() {
     let Some(volume) = Volume::new("volume_remount") else {
@@ -70,7 +70,7 @@ fn a_volume_is_remounted_read_only_and_back() {
     remount("ro").ok();
     let error = fs::write(&file, b"more").unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    // All of it is on the device, and the volume is marked clean.
+    // All changes are on the device, and the volume is marked clean.
     volume.tool("fsck.exfat", &["-n"]);
     let image = fs::read(volume.image()).unwrap();
     assert_eq!(image[106], 0, "VolumeFlags");
@@ -97,7 +97,7 @@ fn a_mount_of_plain_type_fuse_is_known_as_ours() {
     volume.umount();
 }
 
-/// Sets a label as a mounting user without privileges, which root may do as well.
+/// Sets a label as the unprivileged user who mounted, which root may do as well.
 #[test]
 fn a_mounting_user_without_privileges_names_the_volume() {
     let Some(volume) = Volume::new("volume_label") else {
@@ -138,7 +138,7 @@ fn a_trace_of_a_mount() {
     volume.mount(&["--trace", trace.to_str().unwrap()]).ok();
     fs::write(volume.mnt().join("file"), vec![1; 300_000]).unwrap();
     volume.umount();
-    // The trace is complete when the process has ended, which is after the volume is.
+    // The trace is complete when the process has ended, which is later than the unmount.
     let sum = || ran(command(&[Path::new("trace"), &trace]).output().unwrap());
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !sum().text().contains("data") {
@@ -214,7 +214,7 @@ fn a_volume_marked_dirty_is_mounted_with_a_warning_that_names_the_repair() {
         return;
     };
     let unmount = || unmount(&volume.mnt());
-    // `ok` includes that nothing is said.
+    // `ok` also asserts that there is no message.
     volume.mount(&[]).ok();
     unmount();
     for (flags, said) in [
@@ -271,7 +271,7 @@ fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
         fs::write(mnt.join("kept"), b"kept").unwrap();
         synced("kept").unwrap();
         full(fs::write(mnt.join("large"), vec![7; 16 << 20]).unwrap_err());
-        // Of the directory itself there is nothing on the device yet.
+        // The directory itself has nothing on the device yet.
         fs::create_dir(mnt.join("dir")).unwrap();
         full(synced("dir").unwrap_err());
         assert_eq!(fs::read(mnt.join("kept")).unwrap(), b"kept");
@@ -321,7 +321,8 @@ fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
     }
 }
 
-/// Runs a command in the mount, a mount in the foreground, and umount(8)'s helper over a volume whose disk is full.
+/// Runs a command in the mount, a mount in the foreground, and umount(8)'s helper over a volume
+/// whose disk is full.
 #[test]
 fn the_end_of_a_mount_fails_where_its_last_changes_cannot_be_written() {
     let Some(volume) = Volume::new("volume_full_end") else {
@@ -374,7 +375,7 @@ fn the_end_of_a_mount_fails_where_its_last_changes_cannot_be_written() {
         "{}",
         refused.stderr
     );
-    // Without the helper, the server alone can tell.
+    // Without the helper, only the server can report it.
     eventually("nothing of the mount is open", || {
         let unmounted = Command::new("umount").arg("-i").arg(&mnt).status();
         unmounted.unwrap().success()
@@ -388,7 +389,7 @@ fn the_end_of_a_mount_fails_where_its_last_changes_cannot_be_written() {
     drop(tmpfs);
 }
 
-/// What Linux does: the file is in use as a program, so it is not truncated.
+/// As in Linux, a file in use as a program is not truncated.
 #[test]
 fn a_running_program_is_not_emptied_by_an_open_that_would_truncate_it() {
     let Some(volume) = Volume::new("volume_running") else {
@@ -440,7 +441,7 @@ fn a_read_only_mount_has_the_options_of_owners_and_times() {
             std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777,
         )
     };
-    // Stamps of forerun have a zone; those of cameras have none.
+    // Timestamps of forerun have a time zone; those of cameras have none.
     let mut bytes = fs::read(volume.image()).unwrap();
     let stream = |bytes: &[u8]| {
         let name: Vec<u8> = "file".encode_utf16().flat_map(u16::to_le_bytes).collect();

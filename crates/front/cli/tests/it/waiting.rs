@@ -1,5 +1,5 @@
-//! Readers of a mount wait for a server that has stopped answering: other commands go on, and signals
-//! end the process.
+//! Readers of a mount wait for a server that has stopped answering. Other commands continue, and
+//! signals end the process.
 
 use std::fs;
 use std::sync::mpsc::channel;
@@ -12,10 +12,9 @@ use rustix::process::Signal;
 
 use crate::common::place::{Mounted, Place};
 
-/// One for each chunk of the file that they read.
+/// One reader for each chunk of the file.
 const READERS: usize = 140;
 const CHUNK: usize = 64 << 10;
-/// Time limit of a step of a test.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn readers(place: &Place) -> DirectReaders {
@@ -23,7 +22,7 @@ fn readers(place: &Place) -> DirectReaders {
     DirectReaders::waiting(&file, CHUNK, READERS)
 }
 
-/// Mounts an image whose server then does not answer any more, and whose readers wait for longer than a test does.
+/// Mounts an image whose server then stops answering, with readers that wait longer than the test.
 fn silent<'p>(place: &'p Place, proxy: &FaultProxy) -> Mounted<'p> {
     let mounted = place.mount(
         &["--fetch-ahead", "off", "--timeout", "600"],
@@ -90,8 +89,8 @@ fn names_are_looked_up_while_readers_wait_and_umount_ends_the_process() {
     ends(&mut mounted);
 }
 
-/// Checks that `--timeout` is the time until a program gets its error. The kernel repeats a failed read
-/// several times, page by page.
+/// `--timeout` is the time until a program gets its error, although the kernel repeats a failed
+/// read several times, page by page.
 #[test]
 fn a_read_fails_after_the_timeout_and_not_after_several() {
     if !require::root() || !require::fuse() {
@@ -122,7 +121,7 @@ fn a_read_fails_after_the_timeout_and_not_after_several() {
             );
         }
         proxy.set_network(Network::Up);
-        // The limit holds for each try: once the server is back, reads work again.
+        // The limit applies to each attempt: once the server is back, reads work again.
         eventually("the file can be read", || {
             fs::read(place.path("mnt/sub/other")).is_ok()
         });

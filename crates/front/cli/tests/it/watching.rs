@@ -1,4 +1,4 @@
-//! `status --watch`, into a file.
+//! `status --watch` with output to a file.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::common::place::Place;
 
-/// A child that is killed at the end of the test, whatever that is.
+/// A child process, which is killed at the end of the test.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended.
+        // The child may have ended.
         let _ended = self.0.kill();
         let _reaped = self.0.wait();
     }

@@ -8,7 +8,6 @@ use forerun_testkit_servers::{Ending, EndlessServer, Nginx, NginxOptions};
 use crate::common::place::{Place, noise};
 use crate::common::ran;
 
-/// Serves the files of `place` without ranges.
 fn serve(place: &Place) -> Option<(Nginx, FaultProxy)> {
     let options = NginxOptions {
         directives: "max_ranges 0;".to_string(),
@@ -19,7 +18,6 @@ fn serve(place: &Place) -> Option<(Nginx, FaultProxy)> {
     Some((nginx, proxy))
 }
 
-/// Counts the requests for the whole image.
 fn downloads(proxy: &FaultProxy) -> usize {
     let is_whole = |request: &&Exchange| request.method == "GET" && request.range.is_none();
     proxy.log().of("/image").filter(is_whole).count()

@@ -1,4 +1,4 @@
-//! extract, tar and pack: what they write, and what they refuse to.
+//! extract, tar and pack: what they write, and what they refuse.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,6 @@ use serde_json::json;
 
 use crate::common::{BIG, Fixture, big, command};
 
-/// Lists every path below `dir`, as bytes, sorted.
 fn tree(dir: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut pending = vec![PathBuf::from(dir)];
@@ -48,7 +47,7 @@ fn extract_gives_back_the_tree() {
     assert_eq!(link, Path::new("etc/passwd"));
 }
 
-/// Has a filesystem of its own in a file: what the file has by then is what was written to its disk.
+/// Uses a filesystem inside a file: the file's contents are what was written to its disk.
 #[test]
 fn extract_with_sync_has_all_on_disk_at_the_end() {
     const SCRIPT: &str = r#"set -e
@@ -206,7 +205,7 @@ fn pack_makes_what_the_other_commands_read() {
     fixture.run(&["check", "a.img"]).ok();
     fixture.run(&["extract", "-C", "out", "a.img"]).ok();
     assert_eq!(tree(&fixture.path("out")), tree(&fixture.path("tree")));
-    // The same again, to standard output and by the option.
+    // Writes the same again to standard output and with the option.
     let piped = fixture
         .run(&[&args[..], &["tree", "-"]].concat())
         .ok()
@@ -305,8 +304,8 @@ fn an_interrupted_pack_leaves_nothing() {
     eventually("a file that is half written", || partial() > 0);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    // Kept open to the end: at the end of its input the program might be done before it is
-    // interrupted. (`wait` would close it.)
+    // The pipe stays open: at the end of its input the program might finish before it is
+    // interrupted, and `wait` would close the pipe.
     let input = child.stdin.take();
     let status = child.wait().unwrap();
     drop(input);
@@ -316,7 +315,7 @@ fn an_interrupted_pack_leaves_nothing() {
     assert!(!fixture.path("new.img").exists());
 }
 
-/// Checks that a user learns once, with counts, what a format drops.
+/// A user is told once, with counts, what a format drops.
 #[test]
 fn what_a_format_does_not_keep_is_told_once() {
     if !require::root() {

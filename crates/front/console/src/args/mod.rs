@@ -1,5 +1,6 @@
-//! Arguments that commands share. The help, man pages and completions are made from these definitions, so a
-//! doc comment here is documentation. Nothing here knows a command: `cli` puts them together.
+//! Arguments that commands share. The help, man pages and completions are made from these
+//! definitions, so a doc comment here is documentation for users. Nothing here knows a command;
+//! `cli` combines them.
 
 #[cfg(feature = "network")]
 mod remote;
@@ -64,7 +65,7 @@ pub struct ImageArgs {
     pub limits: LimitArgs,
 }
 
-/// The name by which the parser knows `--layer`.
+/// The parser's name of `--layer`.
 pub const LAYERS: &str = "image_layers";
 
 /// How an image is read.
@@ -176,7 +177,6 @@ Change a limit that protects against hostile images; repeat for more
 - walk-memory: memory for a walk or a listing [default: 128M]
 - decoded: bytes that a compressed file decodes to [default: 2G, and 50 times the bytes read]";
 
-/// A bound, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     TotalBytes(u64),
@@ -204,7 +204,7 @@ impl FromStr for Limit {
 }
 
 impl ImageArgs {
-    /// Returns the names of the images that are read: the layers, or the image itself.
+    /// Returns the names of the images to read: the layers, or the image itself.
     pub fn images(&self) -> &[PathBuf] {
         match self.layers.as_slice() {
             [] => std::slice::from_ref(&self.image),
@@ -212,7 +212,6 @@ impl ImageArgs {
         }
     }
 
-    /// Returns the arguments for opening one of the layers.
     pub fn of_layer(&self, layer: &Path) -> Self {
         Self {
             image: layer.to_path_buf(),
@@ -221,7 +220,6 @@ impl ImageArgs {
         }
     }
 
-    /// Converts the arguments into the library's options.
     pub fn open_options(&self) -> OpenOptions {
         let mut engine = EngineOptions {
             large_blocks: !self.source.legacy_blocks,
@@ -276,14 +274,12 @@ impl LimitArgs {
     }
 }
 
-/// Returns a path in the image as bytes, since it need not be UTF-8. An absolute and a relative one are
-/// the same.
+/// Returns a path in the image as bytes, since it need not be UTF-8. A leading slash has no effect.
 pub fn image_path(path: &OsString) -> &[u8] {
     use std::os::unix::ffi::OsStrExt;
     path.as_bytes()
 }
 
-/// Returns what `--no-lock` asks for.
 pub const fn locking(no_lock: bool) -> Locking {
     if no_lock {
         Locking::Ignore
@@ -292,7 +288,7 @@ pub const fn locking(no_lock: bool) -> Locking {
     }
 }
 
-/// Returns whether a name stands for standard input or output.
+/// Returns whether a name means standard input or output.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -1,4 +1,4 @@
-//! Arguments for images at servers.
+//! Arguments for remote images.
 
 #[cfg(feature = "snapshotter")]
 use std::ffi::OsString;
@@ -116,22 +116,19 @@ impl RemoteArgs {
         self.server.reread()
     }
 
-    /// Turns off what is fetched ahead of readers, unless the user asked for it.
+    /// Turns off fetching ahead of readers, unless the user asked for it.
     pub fn fetch_nothing_ahead(&mut self) {
         self.fetch_ahead.get_or_insert(FetchAhead::Off);
     }
 
-    /// Returns whether anything is fetched ahead of readers.
     pub fn fetches_ahead(&self) -> bool {
         self.fetch_ahead != Some(FetchAhead::Off)
     }
 
-    /// Returns whether it is recorded which chunks are used.
     pub const fn are_recorded(&self) -> bool {
         self.record.is_some()
     }
 
-    /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let mut options = self.server.options();
         options.cache_dir = self.cache.cache_dir.as_deref().map(absolute);
@@ -158,7 +155,6 @@ impl RemoteArgs {
 }
 
 impl CacheArgs {
-    /// Returns the arguments as words of a command line.
     #[cfg(feature = "snapshotter")]
     pub fn words(&self) -> Vec<OsString> {
         let mut words = PassedWords::default();
@@ -169,7 +165,6 @@ impl CacheArgs {
 }
 
 impl ServerArgs {
-    /// Returns the arguments as words of a command line.
     #[cfg(feature = "snapshotter")]
     pub fn words(&self) -> Vec<OsString> {
         let mut words = PassedWords::default();
@@ -183,10 +178,8 @@ impl ServerArgs {
         words.0
     }
 
-    /// Reads the files of mirrors again.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read; then the mirrors stay.
+    /// Reads the files of mirrors again. After an error, which names the file, the old mirrors
+    /// stay.
     pub fn reread(&mut self) -> Result<(), String> {
         let mut mirrors = self.mirrors.clone();
         for named in &mut mirrors {
@@ -198,7 +191,6 @@ impl ServerArgs {
         Ok(())
     }
 
-    /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let addresses = self
             .mirrors
@@ -249,13 +241,13 @@ impl Mirrors {
         })
     }
 
-    /// Returns the file with the addresses, where they are in one.
+    /// Returns the file with the addresses, if they are in a file.
     pub fn file(&self) -> Option<&str> {
         self.word.strip_prefix('@')
     }
 }
 
-/// Reads a file of mirrors: an address in each line that is not empty and no comment.
+/// Reads a file of mirrors, with an address on each line. Skips empty lines and comments.
 fn addresses_in(file: &str) -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string(file)?;
     let lines = text.lines().map(str::trim);
@@ -263,14 +255,12 @@ fn addresses_in(file: &str) -> io::Result<Vec<String>> {
     Ok(addresses.map(String::from).collect())
 }
 
-/// Words of a command line.
 #[cfg(feature = "snapshotter")]
 #[derive(Default)]
 struct PassedWords(Vec<OsString>);
 
 #[cfg(feature = "snapshotter")]
 impl PassedWords {
-    /// Adds an option with each of its values.
     fn put(&mut self, option: &str, values: impl IntoIterator<Item = impl Into<OsString>>) {
         for value in values {
             self.0.extend([option.into(), value.into()]);
@@ -278,7 +268,7 @@ impl PassedWords {
     }
 }
 
-/// Formats a limit as [`limit`] parses it.
+/// Formats a limit in the form that [`limit`] parses.
 #[cfg(feature = "snapshotter")]
 fn limit_word(limit: u64) -> String {
     match limit {
@@ -295,12 +285,12 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Makes the path of a file absolute: the file is read again on SIGHUP.
+/// Makes the path of a file absolute, because the file is read again on SIGHUP.
 fn file(text: &str) -> Result<PathBuf, String> {
     Ok(absolute(Path::new(text)))
 }
 
-/// Makes a path absolute, as the process that serves a mount changes its directory.
+/// Makes a path absolute, because the process that serves a mount changes its directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }

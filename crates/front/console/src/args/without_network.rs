@@ -1,4 +1,5 @@
-//! Arguments for container images on disk, in a program without a network: some of those for images at servers.
+//! Arguments for container images on disk, in a program without a network: some of those for remote
+//! images.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -25,26 +26,23 @@ pub struct LocalArgs {
 }
 
 impl LocalArgs {
-    /// Does nothing: there is nothing to fetch.
+    /// Does nothing, because there is nothing to fetch.
     pub const fn fetch_nothing_ahead(&mut self) {}
 
-    /// Returns whether blocks may be read ahead of readers.
     pub const fn fetches_ahead(&self) -> bool {
         true
     }
 
-    /// Returns whether it is recorded what is used.
     pub const fn are_recorded(&self) -> bool {
         false
     }
 
-    /// Does nothing: there are no mirrors.
+    /// Does nothing, because there are no mirrors.
     #[allow(clippy::unnecessary_wraps)] // As with a network.
     pub const fn reread(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Converts the arguments into the library's options.
     pub fn options(&self) -> RemoteOptions {
         let mut options = RemoteOptions::default();
         let absolute = |dir: &PathBuf| std::path::absolute(dir).unwrap_or_else(|_| dir.clone());

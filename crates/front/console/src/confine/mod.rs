@@ -1,5 +1,6 @@
-//! The sandbox of a command: entered once its files are open, before the first byte of an image is
-//! parsed and the first thread starts. docs/sandbox.md lists what each command keeps.
+//! The sandbox of a command. It is entered after the command's files are open, and before the first
+//! byte of an image is parsed and the first thread starts. docs/sandbox.md lists the access that
+//! each command keeps.
 
 #[cfg(debug_assertions)]
 mod probe;
@@ -21,14 +22,13 @@ pub use server::for_server;
 #[cfg(feature = "snapshotter")]
 pub use server::make_private_dir;
 
-/// Whether and how this process is confined.
 #[derive(Debug, Default)]
 pub struct Confinement {
     entered: OnceCell<Option<Report>>,
 }
 
 impl Confinement {
-    /// Enters the sandbox, once in the life of the process and unless `--no-sandbox` was given.
+    /// Enters the sandbox, once per process and unless `--no-sandbox` was given.
     pub fn enter(&self, global: &Global, sandbox: &Sandbox) {
         self.entered.get_or_init(|| {
             let report = (!global.no_sandbox).then(|| sandbox.enter());
@@ -39,7 +39,7 @@ impl Confinement {
         });
     }
 
-    /// Describes the sandbox in one line for people; nothing where no sandbox was to be entered yet.
+    /// Describes the sandbox in one line. Returns `None` before the sandbox is entered.
     pub fn text(&self) -> Option<String> {
         let entered = self.entered.get()?;
         Some(match entered {
@@ -48,7 +48,8 @@ impl Confinement {
         })
     }
 
-    /// Describes it as JSON: `null` for none, else an object with a state for each measure.
+    /// Describes the sandbox as JSON: `null` for none, otherwise an object with a state for each
+    /// measure.
     pub fn json(&self) -> Value {
         let Some(Some(report)) = self.entered.get() else {
             return Value::Null;
@@ -63,8 +64,8 @@ impl Confinement {
     }
 }
 
-/// Refuses to take or to make owners and devices where fakeroot or pseudo cannot answer for them: nothing can be
-/// preloaded into a program without an interpreter.
+/// Refuses to store or create owners and devices under fakeroot or pseudo if they cannot intercept
+/// the calls: no library can be preloaded into a static program.
 pub fn check_emulator() -> Result<()> {
     match emulator_of_root() {
         Some(name) if cfg!(target_feature = "crt-static") => {
@@ -79,7 +80,6 @@ pub fn check_emulator() -> Result<()> {
     }
 }
 
-/// Returns the sandbox for reading an image, or the layers of one.
 pub fn for_images(args: &ImageArgs) -> Sandbox {
     let images = args.images().iter();
     images.fold(Sandbox::new(), |sandbox, image| {
@@ -87,12 +87,13 @@ pub fn for_images(args: &ImageArgs) -> Sandbox {
     })
 }
 
-/// Returns the sandbox for reading an image whose file is open. It allows the devices and objects outside
-/// the image, or the server that the image is at.
+/// Returns the sandbox for reading an image whose file is open. It allows devices and objects
+/// outside the image, or the image's server.
 pub fn for_image(image: &Path, source: &SourceArgs) -> Sandbox {
     let mut sandbox = Sandbox::new();
     for path in source.device.iter().chain(&source.store.objects) {
-        // Root opens them whatever their permissions are. Landlock keeps that to these paths.
+        // Root opens these paths whatever their permissions are. Landlock limits the capability to
+        // them.
         sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);
     }
     #[cfg(feature = "network")]
@@ -104,7 +105,7 @@ pub fn for_image(image: &Path, source: &SourceArgs) -> Sandbox {
     sandbox
 }
 
-/// Returns the directory that a file is in, or is to be made in.
+/// Returns the existing or future directory of a file.
 pub fn directory_of(file: &Path) -> &Path {
     match file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -112,14 +113,14 @@ pub fn directory_of(file: &Path) -> &Path {
     }
 }
 
-/// Capabilities to name files in directories of other users.
+/// Capabilities to create, rename and remove files in directories of other users.
 pub const NAMES: Capabilities = Capabilities::DAC_OVERRIDE.union(Capabilities::FOWNER);
 
-/// Capabilities to set owners, permissions and attributes of other users' files. Only a process of root
-/// has them.
+/// Capabilities to set owners, permissions and attributes of other users' files. Only a process of
+/// root has them.
 pub const OWNERS: Capabilities = NAMES.union(Capabilities::CHOWN).union(Capabilities::FSETID);
 
-/// Capabilities to read all of a directory tree: files of other users, and the attributes of `trusted.`.
+/// Capabilities to read a whole directory tree: files of other users, and `trusted.` attributes.
 pub const TREES: Capabilities = Capabilities::DAC_READ_SEARCH.union(Capabilities::SYS_ADMIN);
 
 /// Returns the capabilities that root needs to give files their owners, permissions and attributes.

@@ -1,6 +1,6 @@
-//! For tests: tries what the sandbox is to refuse, right after it was entered, and prints the results
-//! to standard error. It is there in builds with debug assertions only, and does nothing unless the
-//! variable is set.
+//! For tests: tries what the sandbox must refuse, right after it was entered, and prints the
+//! results to standard error. It exists only in builds with debug assertions, and does nothing
+//! unless the variable is set.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use rustix::net::{AddressFamily, SocketType};
 
-/// Has the operations tried.
+/// Enables the probe.
 const VARIABLE: &str = "FORERUN_SANDBOX_PROBE";
 
-/// Prints `probe: NAME: refused`, or what came of it, for each operation.
+/// Prints `probe: NAME: refused`, or another result, for each operation.
 pub fn run() {
     if std::env::var_os(VARIABLE).is_none() {
         return;
@@ -41,7 +41,7 @@ fn exec() -> io::Result<()> {
     program.stdin(Stdio::null()).status().map(drop)
 }
 
-/// Traces a process of its own user, and lets it go.
+/// Traces and releases the parent, a process of the same user.
 fn ptrace() -> io::Result<()> {
     let parent = nix::unistd::Pid::parent();
     nix::sys::ptrace::attach(parent)?;

@@ -1,6 +1,7 @@
-//! `forerun __bench`: the processes that do the measured work. Hidden: `forerun bench` starts them.
+//! `forerun __bench`: the processes that do the measured work. Hidden, because only `forerun bench`
+//! starts them.
 //!
-//! Work without a mount opens the image here, in the sandbox of every command that reads one.
+//! Work without a mount opens the image here, in the same sandbox as every command that reads one.
 
 use std::ffi::OsStr;
 use std::io;
@@ -28,7 +29,7 @@ pub struct BenchChildArgs {
     pub child: BenchChild,
 }
 
-// There is one of it in a run.
+// A run has only one command.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum BenchChild {
@@ -79,7 +80,7 @@ pub fn run(context: &Context, args: &BenchChildArgs) -> Result {
             let mut args = image.clone();
             args.source.legacy_blocks = *legacy;
             let opened = context.open(&args)?;
-            // As the kernel asks without readahead.
+            // The size of a kernel request without readahead.
             let chunk = if *legacy { 4 << 10 } else { BUFFER };
             let place = Inside(opened.reader());
             let done = work::run(*work, &place, std::slice::from_ref(path), *most, chunk);
@@ -100,7 +101,7 @@ fn failed(error: &crate::measure::Error) -> Failure {
     Failure::new(Exit::Source, "io", format!("{error:#}"))
 }
 
-/// An image without a mount.
+/// An image that is read without a mount.
 struct Inside<'r>(&'r Reader);
 
 impl Place for Inside<'_> {
@@ -123,7 +124,7 @@ impl Place for Inside<'_> {
                     node: entry.node,
                 }))
             };
-            // The root is no entry of a mounted directory.
+            // The root is not an entry of a mounted directory.
             if !entry.path.is_empty() {
                 let found = Found {
                     path: &entry.path,
@@ -146,7 +147,6 @@ impl Place for Inside<'_> {
     }
 }
 
-/// A file of an image.
 struct Node<'r> {
     reader: &'r Reader,
     node: NodeId,

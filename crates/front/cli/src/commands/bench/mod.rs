@@ -1,7 +1,7 @@
-//! `forerun bench`: measures an image of the user's own, and compares with other drivers and programs.
+//! `forerun bench`: measures a user's image, and compares forerun with other drivers and programs.
 //!
-//! This process parses nothing of the image: processes in a sandbox do, and other programs. All of them end
-//! with it, and nothing stays mounted.
+//! This process does not parse the image: sandboxed processes and other programs do. All of them
+//! end with this process, and nothing stays mounted.
 
 pub mod child;
 pub mod plan;
@@ -144,7 +144,6 @@ fn image_args(args: &BenchArgs) -> ImageArgs {
     }
 }
 
-/// Finds the image, and has a process in a sandbox look what is in it.
 fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
     if is_stdin(&args.image) || crate::remote::is_remote(&args.image) {
         let failure = Failure::usage("only files and devices can be measured");
@@ -173,13 +172,13 @@ fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
             Failure::new(Exit::Image, "bench", message).of(args.image.display())
         }));
     };
-    // An image behind an executable is found by itself, but not by other programs.
+    // Forerun finds an image behind an executable by itself, but other programs need its offset.
     runner.offset = survey.offset;
     runner.survey = survey;
     Ok(runner)
 }
 
-/// Returns the failure that a process of this program printed.
+/// Returns the failure that a child process of this program printed.
 fn of_child(output: &std::process::Output) -> Option<Failure> {
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines();
@@ -196,11 +195,11 @@ fn of_child(output: &std::process::Output) -> Option<Failure> {
     Some(Failure::new(exit, "bench", message).maybe_hint(hint))
 }
 
-/// Computes for each contender the digests of what the works read. Not measured.
+/// Computes the digests of the bytes that each contender reads. This is not measured.
 fn check_contents(runner: &Runner, plan: &Plan, screen: &Screen) -> Vec<Checked> {
     let mut wanted = Vec::new();
     for (work, contenders) in &plan.rows {
-        // A tree that was extracted has its digest from each run.
+        // An extracted tree gets its digest from each run.
         let mounts = |by: &&Contender| !matches!(by, Contender::Peer(peer) if !peer.mounts());
         let readers = contenders.iter().filter(mounts);
         wanted.extend(readers.filter_map(|&by| Some((work.contents()?, by))));
@@ -249,7 +248,6 @@ fn measure_all(runner: &Runner, plan: &Plan, rounds: u32, screen: &Screen) -> Ve
     all
 }
 
-/// A line on the terminal that says what is being done.
 struct Screen {
     line: Option<ProgressBar>,
     notes: Box<dyn Fn(&str)>,
@@ -277,7 +275,7 @@ impl Screen {
         }
     }
 
-    /// Prints why something failed, so that the user need not wait for the end.
+    /// Prints an error at once, so that the user need not wait for the end.
     fn told<T>(&self, result: crate::measure::Result<T>) -> crate::measure::Result<T> {
         if let Err(error) = &result {
             let text = crate::error::without_errno(&format!("{error:#}"));

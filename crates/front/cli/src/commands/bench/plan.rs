@@ -1,4 +1,4 @@
-//! The plan of a measurement: pieces of work, and the contenders that do them.
+//! The plan of a measurement: the workloads, and the contenders that run them.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::measure::peers::{Peer, Place, lacks_fuse};
 use crate::measure::work::PAGE;
 
-/// Bytes of the largest file that cat reads at the most.
+/// Bytes of the largest file that cat reads.
 pub const CAT_BYTES: u64 = 1 << 30;
 
 /// A piece of work.
@@ -36,13 +36,13 @@ pub enum BenchWork {
 }
 
 impl BenchWork {
-    /// Returns the name for `--only`, and JSON.
+    /// Returns the name in `--only` and JSON.
     pub fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_string())
     }
 
-    /// Returns what is read: works with the same contents have the same digest.
+    /// Returns the contents that the workload reads. Workloads with equal contents have equal digests.
     pub const fn contents(self) -> Option<Contents> {
         match self {
             Self::Start => None,
@@ -52,7 +52,7 @@ impl BenchWork {
         }
     }
 
-    /// Returns whether it needs a file, and of which length.
+    /// Returns the length of the file that the workload needs, or 0.
     const fn needs(self) -> u64 {
         match self {
             Self::CatCold | Self::CatCached => 1,
@@ -62,7 +62,6 @@ impl BenchWork {
     }
 }
 
-/// The contents that some work reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contents {
     /// The largest file, or its beginning.
@@ -72,7 +71,6 @@ pub enum Contents {
 }
 
 impl Contents {
-    /// Returns the name in messages and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -82,19 +80,15 @@ impl Contents {
     }
 }
 
-/// A driver or program that does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Contender {
     /// forerun: its mount, and `extract`.
     Forerun,
-    /// forerun without a mount.
     Library,
-    /// Another driver or program.
     Peer(Peer),
 }
 
 impl Contender {
-    /// Returns the name in tables and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forerun => "forerun",
@@ -103,7 +97,7 @@ impl Contender {
         }
     }
 
-    /// Parses a name of `--with` and `--without`.
+    /// Parses a name given to `--with` or `--without`.
     pub fn parse(name: &str) -> Result<Self, String> {
         let all = || {
             let own = [Self::Forerun, Self::Library];
@@ -117,16 +111,14 @@ impl Contender {
             })
     }
 
-    /// Returns whether it is this program.
     pub const fn is_ours(self) -> bool {
         matches!(self, Self::Forerun | Self::Library)
     }
 
-    /// Returns whether it can do a piece of work.
     pub const fn can(self, work: BenchWork) -> bool {
         match (self, work) {
             (Self::Forerun, _) => true,
-            // What it caches ends with its process.
+            // The library's cache ends with its process.
             (Self::Library, BenchWork::CatCached | BenchWork::TreeN) => false,
             (Self::Library, _) => true,
             (Self::Peer(peer), BenchWork::Extract) => !peer.mounts(),
@@ -141,22 +133,20 @@ impl fmt::Display for Contender {
     }
 }
 
-/// The facts about an image that decide what is measured, as a process in a sandbox found them.
+/// The facts about an image that decide what is measured, from a sandboxed process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Name of the format.
     pub format: String,
-    /// Where the image starts in the file.
+    /// Offset of the image in the file.
     pub offset: u64,
     pub files: u64,
     pub bytes: u64,
-    /// Path of the largest file below the root.
+    /// Path of the largest file, relative to the root.
     pub largest: PathBuf,
     pub largest_bytes: u64,
 }
 
 impl Survey {
-    /// Reads what the process printed.
     pub fn parse(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let number = |key: &str| value.get(key)?.as_u64();
@@ -173,35 +163,31 @@ impl Survey {
         })
     }
 
-    /// Returns the bytes of the largest file that cat reads.
+    /// Returns how many bytes of the largest file cat reads.
     pub fn cat_bytes(&self) -> u64 {
         self.largest_bytes.min(CAT_BYTES)
     }
 }
 
-/// Contenders and works of a measurement, and those that are left out.
+/// The workloads and contenders of a measurement, and the reasons for omissions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Works, each with its contenders.
     pub rows: Vec<(BenchWork, Vec<Contender>)>,
     /// Contenders that cannot take part, and why.
     pub missing: Vec<(Contender, String)>,
-    /// Works that are left out, and why.
     pub left_out: Vec<(BenchWork, String)>,
 }
 
-/// The choice of a user.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Works; all where there are none.
+    /// Workloads to run. If empty, all of them.
     pub only: Vec<BenchWork>,
-    /// Contenders; those that read the format where there are none.
+    /// Contenders to include. If empty, those that read the format.
     pub with: Vec<Contender>,
-    /// Contenders that are left out.
     pub without: Vec<Contender>,
 }
 
-/// Plans what to measure. `missing` says why a contender cannot take part.
+/// Plans what to measure. `missing` returns why a contender cannot take part.
 pub fn plan(
     survey: &Survey,
     choice: &Choice,
@@ -220,7 +206,7 @@ pub fn plan(
             plan.left_out.push((work, why));
             continue;
         }
-        // Extraction needs no mount, so both would do the same.
+        // Extraction needs no mount, so mount and library would do the same.
         let is_twice = |by: &Contender| {
             let is_extraction = work == BenchWork::Extract && *by == Contender::Library;
             is_extraction && contenders.contains(&Contender::Forerun)
@@ -253,7 +239,8 @@ fn contenders(
     asked.retain(|contender| !choice.without.contains(contender));
     let mut able = Vec::new();
     for contender in asked {
-        // The one program of that name is enough, and the faster one is compared with.
+        // The faster `squashfuse_ll` is enough; `squashfuse` is measured only if it is asked for or
+        // alone.
         let is_second = contender == Contender::Peer(Peer::Squashfuse)
             && choice.with.is_empty()
             && able.contains(&Contender::Peer(Peer::SquashfuseLl));
@@ -263,7 +250,7 @@ fn contenders(
             Some(why) => lacking.push((contender, why)),
         }
     }
-    // Where a mount of ours is missing, extraction needs none, and the library does the rest.
+    // If forerun cannot mount, the library takes its place, except for extraction.
     let is_enough = [Contender::Forerun, Contender::Library]
         .iter()
         .any(|by| able.contains(by));
@@ -273,7 +260,6 @@ fn contenders(
     able
 }
 
-/// Returns why a contender cannot take part on this machine.
 pub fn missing_here(contender: Contender, place: &Place<'_>) -> Option<String> {
     match contender {
         Contender::Forerun => lacks_fuse(),

@@ -13,36 +13,31 @@ use crate::measure::peers::Peer;
 use crate::measure::run::drops_all;
 use crate::measure::statistics::{Comparison, LEAST_ROUNDS, Samples, Verdict};
 
-/// The runs of one piece of work by one contender.
 pub struct MeasuredSeries {
     pub work: BenchWork,
     pub by: Contender,
     pub samples: Samples,
 }
 
-/// The digest of what a contender reads.
 pub struct Checked {
     pub contents: Contents,
     pub by: Contender,
-    /// The contender, and how it was read.
+    /// The contender, and how it read the contents.
     pub name: String,
-    /// The digest, or why there is none.
     pub digest: crate::measure::Result<String>,
 }
 
 pub struct BenchReport<'r> {
-    /// The image and the program.
     pub runner: &'r Runner,
     pub plan: &'r Plan,
     pub rounds: u32,
     pub checked: Vec<Checked>,
     pub series: Vec<MeasuredSeries>,
-    /// Other work of the machine meanwhile.
     pub noise: Noise,
 }
 
 impl BenchReport<'_> {
-    /// Returns our series of a work: that of the mount where there is one.
+    /// Returns forerun's series of a workload: the mount's if there is one.
     pub fn ours(&self, work: BenchWork) -> Option<&MeasuredSeries> {
         let mut of_work = self.series.iter().filter(|series| series.work == work);
         let first = of_work
@@ -51,7 +46,6 @@ impl BenchReport<'_> {
         first.or_else(|| of_work.find(|series| series.by.is_ours()))
     }
 
-    /// Compares ours with another series of the same work.
     pub fn comparison(&self, series: &MeasuredSeries) -> Option<Comparison> {
         let ours = self.ours(series.work)?;
         if ours.by == series.by {
@@ -63,8 +57,8 @@ impl BenchReport<'_> {
         ))
     }
 
-    /// Returns a sentence for each contender that failed, and for each that read something else than the
-    /// first of this program.
+    /// Returns a sentence for each contender that failed, or that read something different from
+    /// forerun.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for series in &self.series {
@@ -98,7 +92,7 @@ impl BenchReport<'_> {
             let (work, by) = (series.work.name(), series.by);
             let ours = self.ours(series.work).and_then(|ours| ours.samples.found());
             match (ours, series.samples.found()) {
-                // Extracted trees have digests.
+                // The digests of extracted trees are compared with the others.
                 _ if series.work == BenchWork::Extract || series.samples.runs.is_empty() => {}
                 (Some(ours), Some(found)) => {
                     if !ours.is_empty() && !found.is_empty() && ours != found {
@@ -112,7 +106,7 @@ impl BenchReport<'_> {
         differences
     }
 
-    /// Adds the digests of extracted trees to those of what was read.
+    /// Adds the digests of extracted trees to the digests of the contents that were read.
     pub fn check_extracted(&mut self) {
         for series in self
             .series
@@ -132,7 +126,6 @@ impl BenchReport<'_> {
         }
     }
 
-    /// Lists the digests of some contents.
     fn digests(&self, contents: Contents) -> impl Iterator<Item = (&Checked, &String)> + Clone {
         let of_contents = self
             .checked
@@ -141,12 +134,11 @@ impl BenchReport<'_> {
         of_contents.filter_map(|checked| Some((checked, checked.digest.as_ref().ok()?)))
     }
 
-    /// Returns whether nothing failed and nothing differs.
+    /// Returns whether nothing failed and no contents differ.
     pub fn is_sound(&self) -> bool {
         self.problems().is_empty()
     }
 
-    /// Lists the programs that take part, with their versions.
     pub fn programs(&self) -> Vec<(&'static str, String)> {
         let mut programs = vec![("forerun", env!("CARGO_PKG_VERSION").to_string())];
         for (_, contenders) in &self.plan.rows {
@@ -162,7 +154,6 @@ impl BenchReport<'_> {
         programs
     }
 
-    /// Returns the result for programs.
     pub fn json(&self) -> Value {
         let runner = self.runner;
         let survey = &runner.survey;
@@ -253,7 +244,6 @@ impl BenchReport<'_> {
     }
 }
 
-/// Formats the verdict of a comparison of ours with a contender.
 pub fn verdict_text(comparison: &Comparison, with: Contender) -> String {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     match comparison.verdict {

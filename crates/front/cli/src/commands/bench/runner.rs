@@ -1,4 +1,4 @@
-//! One run of one piece of work by one contender, and the digests of what each of them reads.
+//! Runs one workload with one contender, and computes digests of the contents that contenders read.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,30 +15,24 @@ use crate::measure::{Error, Result, process};
 
 use super::plan::{BenchWork, Contender, Contents, Survey};
 
-/// The image, the program and the processes of a measurement.
 #[derive(Clone)]
 pub struct Runner {
     pub program: PathBuf,
-    /// The file or device.
     pub image: PathBuf,
-    /// Where the image starts in it.
     pub offset: u64,
-    /// Its length, if it was given.
     pub size: Option<u64>,
-    /// The object store of a composefs image.
     pub objects: Option<PathBuf>,
-    /// The facts about the image.
     pub survey: Survey,
-    /// Where trees are extracted to.
+    /// The directory for extracted trees.
     pub dir: PathBuf,
-    /// Processes that share the reading of the tree.
+    /// Number of processes that read the tree together.
     pub processes: u32,
-    /// Mount options of forerun that make it slow, for the demo.
+    /// Mount options that make forerun slow, for the demo.
     pub legacy: &'static [&'static str],
 }
 
 impl Runner {
-    /// Returns what measures an image with one file of `len` bytes.
+    /// Creates a runner for an image with one file of `len` bytes.
     pub fn of_file(dir: &Path, image: &Path, format: &str, name: &str, len: u64) -> Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?,
@@ -60,7 +54,6 @@ impl Runner {
         })
     }
 
-    /// Returns the place of the image, for other programs.
     pub fn place(&self) -> Place<'_> {
         Place {
             image: &self.image,
@@ -82,7 +75,6 @@ impl Runner {
         run.map_err(|error| error.context(format!("{}, {by}", work.name())))
     }
 
-    /// Computes the digest of what a contender reads.
     pub fn digest(&self, contents: Contents, by: Contender) -> Result<String> {
         let work = match contents {
             Contents::File => Work::FileDigest,
@@ -140,9 +132,10 @@ impl Runner {
         } else {
             drop_caches(&self.image)?;
         }
-        // How the programs get into memory is not measured.
+        // Loading the programs into memory is not measured.
         load(&self.program, &["--version"]);
-        // With what it reads to name owners and times: some drivers read ahead meanwhile, and others cannot.
+        // `ls` also loads the files with which it names owners and times: some drivers read ahead
+        // meanwhile, others cannot.
         load("ls", &["-ld", "/"]);
         if work == BenchWork::TreeN {
             load("find", &["--version"]);
@@ -159,7 +152,8 @@ impl Runner {
         of_mount(mount, seconds, found)
     }
 
-    /// Has a process do some work with the largest file of a mount, or with its tree. Returns what it found.
+    /// Starts a process that works on the largest file of a mount, or on its tree. Returns what the
+    /// process found.
     fn at_mount(&self, work: Work, mount: &Path) -> Result<String> {
         let path = match work {
             Work::Tree | Work::List | Work::TreeDigest => mount.to_path_buf(),
@@ -176,7 +170,8 @@ impl Runner {
         Ok(found.trim().to_string())
     }
 
-    /// Reads all files as users do: `find` names them, `xargs` has several processes read them.
+    /// Reads all files as users do: `find` lists them, and several processes started by `xargs`
+    /// read them.
     fn share(&self, path: &Path) -> Result<String> {
         const SCRIPT: &str = r#"find . -type f -print0 |
             xargs --null --no-run-if-empty --max-args=250 --max-procs="$0" "$@""#;
@@ -195,7 +190,7 @@ impl Runner {
         Ok(format!("{files} {bytes}"))
     }
 
-    /// Has the programs in memory that mount.
+    /// Loads the programs that mount into memory.
     fn load_driver(&self, by: Contender) {
         match by {
             Contender::Peer(peer) => drop(peer.version()),
@@ -217,7 +212,7 @@ impl Runner {
             Contender::Forerun | Contender::Library => {
                 let mut command = self.ours(&["extract", "--quiet", "--stats"]);
                 if is_root {
-                    // As other programs do for root without being asked.
+                    // Other programs do this for root by default.
                     command.args(["--keep", "special-bits,devices"]);
                 }
                 command.arg("-C").arg(&out).arg(&self.image);
@@ -250,13 +245,13 @@ impl Runner {
         load(&self.program, &["--version"]);
         let mut run = watched(&mut command)?;
         if matches!(work, BenchWork::Start | BenchWork::Ls) {
-            // A listing of another program: the same names in another form.
+            // Other programs print the same names in another form, so listings are not compared.
             run.found = String::new();
         }
         Ok(run)
     }
 
-    /// Returns the command that does some work with the largest file, or with the tree, without a mount.
+    /// Returns the command that works on the largest file, or on the tree, without a mount.
     fn library(&self, work: Work) -> Command {
         let mut command = self.ours(&["__bench", "library", "--stats", "--work", &work.name()]);
         for option in self.legacy {
@@ -281,7 +276,7 @@ impl Runner {
         command
     }
 
-    /// Returns a command of this program with the place of the image.
+    /// Returns a command of this program with the options that locate the image.
     pub fn ours(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words).stdin(Stdio::null());
@@ -298,7 +293,6 @@ impl Runner {
     }
 }
 
-/// Unmounts, and returns what was measured.
 fn of_mount(mount: Mount, seconds: f64, found: String) -> Result<Run> {
     let (counters, peak) = mount.finish()?;
     Ok(Run {

@@ -10,7 +10,6 @@ use crate::measure::run::drops_all;
 use crate::size;
 
 impl BenchReport<'_> {
-    /// Formats the result for people.
     pub fn text(&self) -> String {
         let mut lines = self.header();
         lines.push(String::new());
@@ -113,7 +112,7 @@ impl BenchReport<'_> {
         }
     }
 
-    /// Formats the counters of this program, and the memory of all.
+    /// Formats forerun's counters, and the memory of all contenders.
     fn counters(&self) -> String {
         let names = [
             "work", "by", "requests", "MB read", "KiB each", "decodes", "repeats", "messages",
@@ -177,7 +176,7 @@ fn seconds(value: f64) -> String {
     }
 }
 
-/// Creates a table whose columns of numbers are aligned to the right.
+/// Creates a table in which the columns `numbers` are aligned to the right.
 fn new_table(names: &[&str], numbers: std::ops::Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);

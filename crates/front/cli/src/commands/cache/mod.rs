@@ -1,4 +1,4 @@
-//! `forerun cache`: the local cache of images at servers.
+//! `forerun cache`: the local cache of remote images.
 
 mod prefetch;
 

@@ -1,4 +1,5 @@
-//! `forerun cache prefetch`: fetches an image, or the layers of a container image, before they are used.
+//! `forerun cache prefetch`: fetches an image, or the layers of a container image, before it is
+//! used.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::{fetch, names, remote, size};
 
-/// Time between two looks at what is here.
+/// Pause between two checks of the progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The image to fetch.
@@ -36,10 +37,9 @@ pub struct PrefetchArgs {
     pub remote: RemoteArgs,
 }
 
-/// An image or layer to prefetch. With an access list, only the parts that it names; otherwise all of it.
 struct ToFetch {
     image: Arc<RemoteImage>,
-    /// All of it, without a list.
+    /// The parts to fetch. `None` means the whole image.
     list: Option<AccessList>,
 }
 
@@ -62,7 +62,7 @@ pub fn run(context: &Context, args: &PrefetchArgs) -> Result {
             (of_layers(layers, lists.as_deref()), true)
         }
     };
-    // The chunks that a list names were requested when the image was opened.
+    // The chunks of access lists were requested when the image was opened.
     for wanted in wanted.iter().filter(|wanted| wanted.list.is_none()) {
         wanted.image.prefetch_all();
     }
@@ -76,7 +76,8 @@ pub fn run(context: &Context, args: &PrefetchArgs) -> Result {
     report(context, &wanted)
 }
 
-/// Returns what is wanted of each layer, once of each. A layer that no list names is not fetched.
+/// Returns each distinct layer with its list. If there are lists, a layer without one is not
+/// fetched.
 fn of_layers(layers: Vec<Arc<RemoteImage>>, lists: Option<&[AccessList]>) -> Vec<ToFetch> {
     let mut known = HashSet::new();
     let new = layers
@@ -94,13 +95,12 @@ fn of_layers(layers: Vec<Arc<RemoteImage>>, lists: Option<&[AccessList]>) -> Vec
     wanted.collect()
 }
 
-/// Returns the state of all together.
 fn status_of(wanted: &[ToFetch]) -> RemoteStatus {
     let statuses = wanted.iter().map(|wanted| wanted.image.status());
     RemoteStatus::of_all(statuses).unwrap_or_default()
 }
 
-/// Waits until what was requested is here, or does not come.
+/// Waits until everything requested has arrived or has failed.
 fn wait(context: &Context, wanted: &[ToFetch]) {
     let bar = Progress::new(context, "fetching", status_of(wanted).len);
     let mut before = 0;
@@ -116,7 +116,6 @@ fn wait(context: &Context, wanted: &[ToFetch]) {
     }
 }
 
-/// Says what is here, or what did not come.
 fn report(context: &Context, wanted: &[ToFetch]) -> Result {
     let (mut all, mut missed) = (0, 0);
     for ToFetch { image, list } in wanted {
@@ -146,7 +145,7 @@ fn report(context: &Context, wanted: &[ToFetch]) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Counts the bytes that were to be fetched, and how many of them are not here.
+/// Counts the requested bytes, and how many of them are missing.
 fn missing(
     image: &RemoteImage,
     list: Option<&AccessList>,

@@ -1,8 +1,8 @@
-//! `forerun completions`: completions of the command line, for a shell.
+//! `forerun completions`: shell completions of the command line.
 //!
-//! The library writes scripts that know commands, options and their values, and leave files to the shell.
-//! For bash, zsh and fish, code of our own is added, which asks `forerun __complete` for paths in an image:
-//! the part of the library that could do so is marked unstable.
+//! The library generates scripts that know commands, options and their values, and leave files to
+//! the shell. For bash, zsh and fish, this module adds code that calls `forerun __complete` for
+//! paths in an image, because the part of the library that could do so is unstable.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Command};
@@ -27,9 +27,8 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Runs it, for this definition of the command line.
 pub fn run(_: &Context, args: &CompletionsArgs, main: Command) -> Result {
-    // Into memory first: the generator panics where it cannot write.
+    // Generates into memory first, because the generator panics if it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut with_words(main), "forerun", &mut script);
     let script = String::from_utf8_lossy(&script);
@@ -48,8 +47,9 @@ pub fn run(_: &Context, args: &CompletionsArgs, main: Command) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Adds the completion of paths in an image to a script for zsh: a function, the words that it needs,
-/// which the library changes on the way to it, and its name where the path of a command is completed.
+/// Adds the completion of paths in an image to a script for zsh: a function, the original words
+/// (which the library changes before it is called), and calls of the function where the path of a
+/// command is completed.
 fn with_paths_in_zsh(script: &str) -> String {
     const BEGIN: &str = "\n_forerun() {\n";
     const WORDS: &str =
@@ -68,8 +68,8 @@ fn with_paths_in_zsh(script: &str) -> String {
     script.lines().map(completed).collect()
 }
 
-/// Adds to the definition of the command line all words that an option takes. The parser itself
-/// leaves some of them to the library, whose errors say more.
+/// Adds to the definition of the command line all values that an option accepts. The parser itself
+/// leaves some of them to the library, whose errors are more precise.
 fn with_words(main: Command) -> Command {
     let formats = || PossibleValuesParser::new(forerun::format_names());
     main.mut_subcommands(|command| {

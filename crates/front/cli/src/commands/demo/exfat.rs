@@ -1,6 +1,6 @@
-//! exFAT: a large file removed from a volume with dirsync. forerun writes each changed sector once. The legacy way
-//! is a replay of the writes with which Linux removed a file before a patch: for each cluster, the sector of the bitmap
-//! that has its bit, each made durable.
+//! exFAT: removes a large file from a volume with dirsync. forerun writes each changed sector once.
+//! The legacy way replays the writes of unpatched Linux, which for each cluster wrote the bitmap
+//! sector with its bit, and made each write durable.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,14 +22,13 @@ use crate::measure::peers::{Peer, Place};
 use crate::measure::run::{Run, drop_caches, timed};
 use crate::size;
 
-/// Bytes of a cluster, the default for volumes of that size.
+/// Bytes of a cluster: the default for volumes of this size.
 const CLUSTER: u64 = 128 << 10;
-/// Length of the file at the most; 16 times that of the largest one of other parts.
+/// Longest file; 16 times the largest one of the other parts.
 const MOST: u64 = 4 << 30;
 const BIG: &str = "big";
-/// Writes that are not of the bitmap: a flag in the boot sector, and three entries of the file.
+/// Writes outside the bitmap: a flag in the boot sector, and three directory entries of the file.
 const OTHERS: u64 = 4;
-/// Longest time for the legacy way.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 pub fn measure(kit: &Kit) -> Result<Part> {
@@ -70,11 +69,11 @@ pub fn measure(kit: &Kit) -> Result<Part> {
     Ok(part)
 }
 
-/// Makes a volume that has one file of `len` bytes, in adjacent clusters. Nothing is written in it.
+/// Makes a volume with one file of `len` bytes in adjacent clusters, without writing contents.
 fn make(kit: &Kit, len: u64) -> Result<PathBuf> {
     let path = kit.dir.join("volume.exfat");
     let options = ExfatOptions {
-        // As much again stays free.
+        // The volume has as much free space as the file is long.
         size: Some(len * 2 + (64 << 20)),
         cluster_size: u32::try_from(CLUSTER).ok(),
         ..ExfatOptions::default()
@@ -98,7 +97,7 @@ fn make(kit: &Kit, len: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the file in a mount of the volume.
+/// Mounts the volume and removes the file.
 fn remove(volume: &Path, mount: impl FnOnce() -> anyhow::Result<Mount>) -> anyhow::Result<Run> {
     drop_caches(volume)?;
     let mount = mount()?;
@@ -111,8 +110,8 @@ fn remove(volume: &Path, mount: impl FnOnce() -> anyhow::Result<Mount>) -> anyho
     })
 }
 
-/// Writes sectors of the volume again, as they are, each made durable, until patience ends. Returns the writes that
-/// were made, and their seconds.
+/// Rewrites bitmap sectors unchanged, each made durable, until `PATIENCE` ends. Returns the number
+/// of writes and the time in seconds.
 fn replay(volume: &Path, writes: u64) -> io::Result<(u64, f64)> {
     const SECTOR: u64 = 512;
     let file = File::options().read(true).write(true).open(volume)?;

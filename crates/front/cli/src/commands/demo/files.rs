@@ -1,4 +1,5 @@
-//! The file that the demo packs: put together from real ones, so that the measurements are realistic.
+//! The file that the demo packs: concatenated from real files, so that the measurements are
+//! realistic.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -10,15 +11,14 @@ use forerun::{Observer, Writer};
 
 use crate::error::{Failure, Result};
 
-/// Where large files are found on most machines.
+/// Directories that contain large files on most machines.
 const PLACES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/opt", "/usr/bin"];
-/// Bytes of the smallest file that is worth opening.
+/// Smaller files are skipped.
 const SMALLEST: u64 = 256 << 10;
 
-/// Name of the file in the images.
 pub const FILE: &str = "file";
 
-/// A file of programs and libraries of this machine.
+/// A file made of programs and libraries of this machine.
 pub struct Data {
     pub file: Arc<File>,
     pub len: u64,
@@ -35,7 +35,8 @@ impl Data {
         })
     }
 
-    /// Makes an image at `path` of one file with the first bytes, and of another with `more` bytes, if any.
+    /// Makes an image at `path` with a file of the first `len` bytes and, if `more` is not 0,
+    /// another file of `more` bytes.
     pub fn pack(&self, writer: &Writer, path: &Path, len: u64, more: u64) -> Result<()> {
         let mut tree = Tree::default();
         for (name, offset, len) in [(FILE, 0, len), ("more", len, more)] {
@@ -52,7 +53,6 @@ impl Data {
     }
 }
 
-/// Writes an image of `tree` to a new file.
 pub fn write(writer: &Writer, tree: &Tree, path: &Path) -> Result<()> {
     let failed = |error: io::Error| Failure::output(&error).of(path.display());
     let mut file = File::create(path).map_err(failed)?;
@@ -61,7 +61,7 @@ pub fn write(writer: &Writer, tree: &Tree, path: &Path) -> Result<()> {
     file.sync_all().map_err(failed)
 }
 
-/// Concatenates large files of the machine, and this program again and again where they do not suffice.
+/// Concatenates large files of the machine. If they do not suffice, repeats this program.
 fn assemble(path: &Path, len: u64) -> io::Result<()> {
     let mut out = File::create(path)?;
     let mut left = len;
@@ -76,7 +76,7 @@ fn assemble(path: &Path, len: u64) -> io::Result<()> {
             below.sort_by(|a, b| b.cmp(a));
             pending.extend(below);
         } else if metadata.is_file() && metadata.len() >= SMALLEST {
-            // Some files are for root only.
+            // Some files are readable by root only.
             if let Ok(input) = File::open(&path) {
                 left -= io::copy(&mut input.take(left), &mut out)?;
             }

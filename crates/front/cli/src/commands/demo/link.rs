@@ -1,7 +1,7 @@
-//! An image behind a link: fetched whole before it is read, or by forerun as it is read.
+//! An image behind a link: either fetched whole and then read, or read on demand by forerun.
 //!
-//! The server is of this process, at the loopback address. Its link is one line for all requests, each byte of which takes
-//! its time, and a round trip before the first byte of an answer.
+//! The server runs in this process, on the loopback address. It simulates a link that all requests
+//! share: each byte takes its time, and the first byte of an answer takes a round trip more.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -26,10 +26,10 @@ use crate::measure::process;
 use crate::measure::run::{Run, timed};
 use crate::size;
 
-/// The link: that of a good connection to a server far away.
+/// The link: a good connection to a distant server.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const BYTES_PER_SECOND: u64 = 100_000_000;
-/// Bytes that cross the line together.
+/// Bytes sent over the link together.
 const PIECE: u64 = 16 << 10;
 
 pub fn measure(kit: &Kit) -> Result<Part> {
@@ -76,18 +76,16 @@ pub fn measure(kit: &Kit) -> Result<Part> {
     Ok(part)
 }
 
-/// A server with one file.
 struct FarServer {
     file: File,
     len: u64,
-    /// Bytes that it has sent.
     sent: AtomicU64,
-    /// When the line has carried all that was sent so far.
+    /// When the link will have carried everything sent so far.
     line: Mutex<Instant>,
 }
 
 impl FarServer {
-    /// Serves the file at `path`, as long as the process lives. Returns the address too.
+    /// Serves the file at `path` as long as the process lives. Returns the server and its address.
     fn start(path: &Path) -> io::Result<(Arc<Self>, SocketAddr)> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -102,14 +100,14 @@ impl FarServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let server = Arc::clone(&serving);
-                // A client that goes away ends its connection.
+                // A client that disconnects ends its connection.
                 thread::spawn(move || drop(server.serve(&stream)));
             }
         });
         Ok((server, address))
     }
 
-    /// Answers the requests of a connection, of which only the method and the range matter.
+    /// Answers the requests of a connection. Only the method and the range matter.
     fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
         let mut lines = BufReader::new(stream).lines();
         while let Some(request) = lines.next() {
@@ -142,7 +140,8 @@ impl FarServer {
         Ok(())
     }
 
-    /// Sends a part of the file. Each piece arrives when the line has carried it, after all that was sent before.
+    /// Sends a part of the file. Each piece arrives when the link has carried it, after everything
+    /// sent before.
     fn send(&self, mut out: impl Write, part: Range<u64>) -> io::Result<()> {
         let mut piece = Vec::new();
         let mut at = part.start;
@@ -165,7 +164,6 @@ impl FarServer {
     }
 }
 
-/// Parses the first and the last byte that a client asks for.
 fn parse_range(header: &str) -> Option<(u64, u64)> {
     let (first, last) = header.strip_prefix("range: bytes=")?.split_once('-')?;
     let (first, last) = (first.parse().ok()?, last.parse().ok()?);

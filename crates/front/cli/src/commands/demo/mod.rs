@@ -1,7 +1,7 @@
-//! `forerun demo`: shows what the program is for, on files that it makes: five systems, each read by forerun, in
-//! the legacy way and by the programs that people use, with the figures of the work on Linux that began it.
+//! `forerun demo`: compares forerun with the legacy way and with other programs, in five parts, on
+//! generated files. Each part quotes the figures of the Linux work that it repeats.
 //!
-//! The measuring is that of `forerun bench`. Nothing is left behind, also after Ctrl-C.
+//! It measures as `forerun bench` does. It leaves nothing behind, even after Ctrl-C.
 
 mod exfat;
 mod files;
@@ -53,7 +53,7 @@ pub struct DemoArgs {
     pub size: u64,
 }
 
-/// Room for what is small: volumes and images of metadata.
+/// Space for small files: volumes and images of metadata.
 const SLACK: u64 = 64 << 20;
 
 pub fn run(context: &Context, args: &DemoArgs) -> Result {
@@ -69,7 +69,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result {
     };
     let home = Home::new(args.directory.as_deref())?;
     let size = args.size;
-    // The file, and at the most as much for the images of a part.
+    // The file, and at most as much for the images of a part.
     check_space(&home, size.saturating_mul(2) + SLACK)?;
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
     let mut report = DemoReport {
@@ -122,7 +122,6 @@ fn page_target(args: &DemoArgs) -> Result<Option<Target>> {
     }
 }
 
-/// Fails early where the files will not fit.
 fn check_space(home: &Home, needed: u64) -> Result<()> {
     let dir = home.path();
     let stat = rustix::fs::statvfs(dir)
@@ -136,7 +135,6 @@ fn check_space(home: &Home, needed: u64) -> Result<()> {
     Err(failure.hint("choose another place with --directory, or smaller files with --size"))
 }
 
-/// Returns whether the terminal shows more than ASCII.
 fn shows_unicode() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"].iter();
     let mut set = names.filter_map(|name| std::env::var(name).ok());

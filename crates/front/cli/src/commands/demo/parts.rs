@@ -1,4 +1,4 @@
-//! The parts of the demo that read and list images, and what all parts have in common.
+//! The parts of the demo that read and list images, and the code that all parts share.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -42,28 +42,24 @@ pub enum PartName {
     Composefs,
 }
 
-/// What is known of a part before it is measured.
 pub struct Facts {
-    /// The name in JSON.
     pub id: &'static str,
     pub title: &'static str,
-    /// What is counted beside the time: the noun, and the counter of `--stats`.
+    /// The counted unit, and its counter in `--stats`.
     pub counts: &'static str,
     pub counter: &'static str,
-    /// The names of the lines of this program and of the legacy way in JSON, and that of the latter for people.
+    /// The names of forerun's line and of the legacy line in JSON, and the latter for people.
     pub ours: &'static str,
     pub legacy: &'static str,
     pub legacy_way: &'static str,
-    /// The mount options that make this program as slow as the legacy way.
+    /// The mount options that make forerun as slow as the legacy way.
     options: &'static [&'static str],
-    /// A remark on the figures.
     pub note: &'static str,
-    /// The figures of the work on Linux that it shows from userspace.
+    /// The figures of the Linux work that the part repeats in userspace.
     pub linux: &'static str,
 }
 
 impl PartName {
-    /// Returns what is known of it.
     pub const fn facts(self) -> Facts {
         match self {
             Self::Romfs => Facts {
@@ -86,7 +82,7 @@ impl PartName {
                 ours: "once",
                 legacy: "each_page",
                 legacy_way: "legacy: a decode for each page",
-                // A cache whose part for decoded blocks is too small for one, and that has room for the metadata of one file.
+                // The cache is too small for one decoded block, but holds the metadata of one file.
                 options: &["nolargeblocks", "readahead=0", "cache=160K"],
                 note: "Legacy: pages of 4 KiB are asked for one by one, and no decoded block is kept.",
                 linux: "39 -> 1.8 s by readahead in SquashFS: reading pack files of 300 KB, on arm64",
@@ -133,17 +129,16 @@ impl PartName {
     }
 }
 
-/// State that all parts share.
 pub struct Kit {
     pub dir: PathBuf,
     pub program: PathBuf,
     pub data: Data,
-    /// The reason why nothing is mounted, if nothing can be.
+    /// Why nothing can be mounted. `None` if mounting works.
     pub no_mount: Option<String>,
 }
 
 impl Kit {
-    /// Creates it, and tries whether an image can be mounted.
+    /// Creates the state, and tests whether an image can be mounted.
     pub fn new(dir: &Path, data: Data) -> Result<Self> {
         let program = std::env::current_exe().map_err(|error| Failure::source(&error))?;
         let image = dir.join("empty.romfs");
@@ -158,20 +153,20 @@ impl Kit {
         })
     }
 
-    /// Makes an image of one file with the first bytes of the data, and of another with `more` bytes, if any.
+    /// Makes an image with a file of the first `len` bytes of the data and, if `more` is not 0,
+    /// another file of `more` bytes.
     pub fn packed(&self, format: &str, writer: &Writer, len: u64, more: u64) -> Result<Runner> {
         let image = self.dir.join(format!("image.{format}"));
         self.data.pack(writer, &image, len, more)?;
         Runner::of_file(&self.dir, &image, format, FILE, len).map_err(failed)
     }
 
-    /// Returns the digest of the first bytes of the data.
     pub fn expected(&self, len: u64) -> Result<String> {
         Ok(digest(&*self.data.file, len).map_err(failed)?.to_string())
     }
 }
 
-/// Returns an error in one line.
+/// Formats an error in one line.
 pub fn said(error: &anyhow::Error) -> String {
     without_errno(&format!("{error:#}")).replace('\n', " ")
 }
@@ -180,7 +175,6 @@ pub fn failed(error: anyhow::Error) -> Failure {
     Failure::new(Exit::Image, "demo", said(&error))
 }
 
-/// Begins and measures a part.
 pub fn measure(kit: &Kit, name: PartName) -> Result<Part> {
     let mut part = match name {
         PartName::Romfs => romfs(kit),
@@ -223,7 +217,6 @@ fn romfs(kit: &Kit) -> Result<Part> {
 }
 
 fn squashfs(kit: &Kit) -> Result<Part> {
-    /// Bytes of a block, the default of the format's writers.
     const BLOCK: u64 = 128 << 10;
     let blocks = (kit.data.len / 6 / BLOCK).max(1);
     let len = blocks * BLOCK;
@@ -258,14 +251,16 @@ fn composefs(kit: &Kit) -> Result<Part> {
     let image = kit.dir.join("image.composefs");
     let writer = Writer::Composefs(ComposefsOptions::default());
     write(&writer, &tree(files)?, &image)?;
-    // Others find the metadata without the objects, of which there are none, and list 256 whiteouts more.
+    // Other programs would find the metadata without the objects, which do not exist, and would
+    // list 256 more whiteouts.
     let mut runner = Runner::of_file(&kit.dir, &image, "erofs", FILE, 0).map_err(failed)?;
     runner.objects = Some(kit.dir.clone());
     compare(kit, &mut part, &runner, BenchWork::Ls)?;
     Ok(part)
 }
 
-/// Makes a tree of `files` files in directories. Their contents are all the same: only metadata is read.
+/// Makes a tree of `files` files in directories. All contents are the same, because only metadata
+/// is read.
 fn tree(files: u64) -> Result<Tree> {
     const EACH: u64 = 16;
     let content: Arc<[u8]> = [b'#'; 100].into();
@@ -277,7 +272,7 @@ fn tree(files: u64) -> Result<Tree> {
         }
         let content = Content::Bytes(Arc::clone(&content));
         let mut node = NewNode::new(NodeKind::File { len: 100, content }, 0o644);
-        // As in real trees, hardly two files have the same time.
+        // As in real trees, few files have the same time.
         node.mtime = Timestamp {
             seconds: 1_700_000_000_i64.saturating_add_unsigned(n * 61),
             nanoseconds: 0,
@@ -287,7 +282,8 @@ fn tree(files: u64) -> Result<Tree> {
     Ok(tree)
 }
 
-/// Has all that mount an image do a work: this program, the same with mount options that make it slow, and others.
+/// Runs a workload with everything that mounts the image: forerun, forerun with slow mount options, and
+/// other drivers.
 fn compare(kit: &Kit, part: &mut Part, runner: &Runner, work: BenchWork) -> Result<()> {
     /// Bytes of a longer file that are read in the legacy way.
     const MOST: u64 = 32 << 20;
@@ -323,7 +319,7 @@ fn compare(kit: &Kit, part: &mut Part, runner: &Runner, work: BenchWork) -> Resu
     Ok(())
 }
 
-/// Runs a program to its end, with the digest of what it prints.
+/// Runs a program to its end. The run has the digest of its output.
 pub fn hashed(command: &mut Command) -> anyhow::Result<Run> {
     command
         .stdin(Stdio::null())
@@ -344,7 +340,8 @@ pub fn hashed(command: &mut Command) -> anyhow::Result<Run> {
     })
 }
 
-/// Runs twice, and returns the faster run: a single hiccup of the disk would decide the comparison otherwise.
+/// Runs twice and returns the faster run, because one hiccup of the disk would decide the
+/// comparison.
 fn best(mut run: impl FnMut() -> anyhow::Result<Run>) -> anyhow::Result<Run> {
     let (first, second) = (run()?, run()?);
     Ok(if first.seconds <= second.seconds {
@@ -354,7 +351,7 @@ fn best(mut run: impl FnMut() -> anyhow::Result<Run>) -> anyhow::Result<Run> {
     })
 }
 
-/// Returns a run. Fails where something else was read.
+/// Returns the run. Fails if it read something else.
 pub fn same(run: Run, expected: &str) -> anyhow::Result<Run> {
     let found = &run.found;
     anyhow::ensure!(found == expected, "read {found} instead of {expected}");

@@ -1,4 +1,4 @@
-//! The results: lines that are compared, and remarks on them, as text, JSON and a page for a browser.
+//! The results of the demo: measured lines and remarks, as text, JSON and a web page.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use crate::measure::machine::Machine;
 use crate::measure::peers::{Peer, Place};
 use crate::measure::run::{Run, drops_all};
 
-/// Columns that no line of the text exceeds, and those of a bar.
+/// Columns of the text, and of a bar.
 const WIDTH: usize = 100;
 const BAR: usize = 14;
 const INDENT: &str = "   ";
 
-/// The role of a line: forerun, the way without what the part shows, or another program or limit.
+/// The role of a line: forerun, the legacy way, or another program or limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Ours,
@@ -25,7 +25,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns the name in JSON, and the colour of its bar in a page.
+    /// Returns the name in JSON, and the colour of the bar in a page.
     const fn name_and_colour(self) -> (&'static str, &'static str) {
         match self {
             Self::Ours => ("ours", "readahead"),
@@ -36,21 +36,18 @@ impl Role {
 }
 
 pub struct Row {
-    /// Stable name for JSON.
     pub id: &'static str,
     pub role: Role,
-    /// The name of the line, for people.
     pub what: &'static str,
-    /// Seconds that all of the work takes.
+    /// Seconds for the whole workload.
     pub seconds: f64,
-    /// The count for all of the work; nothing where nothing is counted.
+    /// The count for the whole workload. `None` if nothing is counted.
     pub count: Option<u64>,
-    /// Whether a part of the work was done, and figures are extrapolated.
+    /// Whether only a part of the workload was run and the figures are extrapolated.
     pub is_extrapolated: bool,
 }
 
 impl Row {
-    /// Returns time and count for people.
     fn figures(&self) -> [String; 2] {
         let mark = if self.is_extrapolated { " *" } else { "" };
         let time = match self.seconds {
@@ -64,14 +61,12 @@ impl Row {
     }
 }
 
-/// The measurements of a part.
 pub struct Part {
     pub name: PartName,
-    /// The work, in a sentence.
+    /// The workload, in a sentence.
     pub what: String,
-    /// The lines: this program, the legacy way, others.
     pub rows: Vec<Row>,
-    /// Work that this machine or user cannot do.
+    /// Workloads that this machine or user cannot run.
     pub left_out: Vec<String>,
 }
 
@@ -100,7 +95,7 @@ impl Part {
         self.add(self.name.facts().ours, Role::Ours, "forerun", run);
     }
 
-    /// Adds a run of the legacy way, which did `done` of the work, and extrapolates to all of it.
+    /// Adds a run of the legacy way that did `done` of `all`, and extrapolates to all of it.
     pub fn add_legacy(&mut self, run: &Run, done: u64, all: u64) {
         let facts = self.name.facts();
         self.add(facts.legacy, Role::Legacy, facts.legacy_way, run);
@@ -111,12 +106,13 @@ impl Part {
         }
     }
 
-    /// Adds a run of something else. Nothing is counted in other programs.
+    /// Adds a run of another program, in which nothing is counted.
     pub fn add_reference(&mut self, id: &'static str, what: &'static str, run: &Run) {
         self.add(id, Role::Reference, what, run);
     }
 
-    /// Adds the run of another program, or why there is none: a container has no loop devices, say.
+    /// Adds the run of another program, or why there is none. A container, for example, has no loop
+    /// devices.
     pub fn add_peer(
         &mut self,
         peer: Peer,
@@ -137,7 +133,6 @@ impl Part {
         }
     }
 
-    /// Returns the comparison in a sentence.
     fn summary(&self) -> Option<String> {
         let (ours, others) = self.rows.split_first()?;
         let faster = others.iter().map(|other| {
@@ -172,20 +167,19 @@ impl Part {
         remarks
     }
 
-    /// Returns the length of a row's bar, as a share of the slowest.
+    /// Returns the length of a row's bar, as a share of the slowest row.
     fn share(&self, row: &Row) -> f64 {
         let slowest = self.rows.iter().map(|row| row.seconds).fold(0.0, f64::max);
         row.seconds / slowest.max(f64::MIN_POSITIVE)
     }
 
-    /// Formats the part for a terminal.
     #[allow(clippy::as_conversions)] // From 0 to 14: nothing is lost but the fraction.
     pub fn text(&self, bar: &str) -> String {
         let counts = self.name.facts().counts;
         let mut lines = vec![format!("{INDENT}{:47} {:>14} {:>16}", "", "time", counts)];
         for row in &self.rows {
             let [time, count] = row.figures();
-            // A figure that is not 0 is seen.
+            // A figure other than 0 gets a visible bar.
             let columns = (self.share(row) * BAR as f64).round().max(1.0) as usize;
             let bar = bar.repeat(columns);
             lines.push(format!(
@@ -242,18 +236,17 @@ impl Part {
 }
 
 pub struct DemoReport {
-    /// When it was begun, in UTC.
+    /// When the run began, in UTC.
     pub date: String,
-    /// The parts that were asked for.
     pub parts: Vec<Part>,
-    /// The reason why nothing was mounted, where that is so.
+    /// Why nothing was mounted, if so.
     pub no_mount: Option<String>,
-    /// Seconds that the run took.
     pub seconds: f64,
 }
 
 impl DemoReport {
-    /// Says when and where it is measured, with what, and what that does to the machine.
+    /// Describes when, where and with which programs the demo measures, and how it affects the
+    /// machine.
     pub fn head(&self) -> String {
         let programs = programs().map(|(name, version)| match version.as_str() {
             Some(version) if version.contains(&name) => version.to_string(),
@@ -271,7 +264,7 @@ impl DemoReport {
             .join("\n")
     }
 
-    /// Returns the results for programs, as docs/json.md describes them.
+    /// Returns the results as JSON, as docs/json.md describes them.
     pub fn json(&self) -> Value {
         json!({
             "date": self.date,
@@ -284,7 +277,7 @@ impl DemoReport {
         })
     }
 
-    /// Makes a page: no script, no font and no picture comes from elsewhere.
+    /// Makes a self-contained page: no script, font or picture is loaded from elsewhere.
     pub fn page(&self) -> String {
         let head = format!("<p class=\"note\">{}</p>\n", markup(&self.head()));
         let parts = self.parts.iter().map(Part::page);
@@ -293,7 +286,6 @@ impl DemoReport {
     }
 }
 
-/// Lists the programs that may take part, with their versions.
 fn programs() -> impl Iterator<Item = (String, Value)> {
     let peers = Peer::ALL.into_iter();
     let peers = peers.filter_map(|peer| Some((peer.name().to_string(), peer.version()?.into())));
@@ -301,7 +293,7 @@ fn programs() -> impl Iterator<Item = (String, Value)> {
     std::iter::once(ours).chain(peers)
 }
 
-/// Breaks a text into indented lines of the width.
+/// Wraps a text into indented lines.
 pub fn wrapped(text: &str) -> String {
     let mut lines = vec![INDENT.trim_end().to_string()];
     for word in text.split_whitespace() {
@@ -316,7 +308,6 @@ pub fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns `a / b` for display.
 #[allow(clippy::as_conversions)] // For display; no integer of this size loses what is shown of it.
 pub fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64

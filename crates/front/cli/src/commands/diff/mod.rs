@@ -1,4 +1,4 @@
-//! `forerun diff`: the differences of two images, or of an image and a directory.
+//! `forerun diff`: the differences between two images, or between an image and a directory.
 
 mod show;
 
@@ -75,7 +75,7 @@ pub enum Ignored {
     Links,
 }
 
-/// One of the two, opened.
+/// An opened side of the comparison.
 enum Opened {
     Image(Box<Image>, String),
     Directory(PathBuf),
@@ -111,7 +111,7 @@ fn options(args: &DiffArgs) -> Result<DiffOptions> {
     })
 }
 
-/// One of the two, an image with its file open.
+/// A side of the comparison whose file is open but not parsed.
 enum Prepared {
     Image(Box<source::PreparedImage>, String),
     Directory(PathBuf),
@@ -150,7 +150,7 @@ impl Prepared {
     }
 }
 
-/// Replaces the exit code for trouble with the image, which would mean a difference for this command.
+/// Replaces the exit code of an image error, which would mean a difference for this command.
 fn unreadable(failure: Failure) -> Failure {
     match failure.exit {
         Exit::Image => Failure {

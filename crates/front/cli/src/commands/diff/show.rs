@@ -1,4 +1,4 @@
-//! Differences as lines, and as JSON.
+//! Differences as lines and as JSON.
 
 use forerun::vfs::Timestamp;
 use forerun_export::{Change, DiffReport, Difference};
@@ -13,7 +13,7 @@ use crate::output::{JsonArray, Output};
 /// Bytes of an attribute's value that a line shows.
 const VALUE: usize = 40;
 
-/// Prints one difference on a line; with `brief`, one path on a line.
+/// Prints each difference on a line or, with `brief`, each path.
 pub fn lines(out: &mut Output, found: &[Difference], brief: bool) -> Result<()> {
     for difference in told(found, brief) {
         let (word, how) = match &difference.change {
@@ -29,7 +29,6 @@ pub fn lines(out: &mut Output, found: &[Difference], brief: bool) -> Result<()> 
     Ok(())
 }
 
-/// Prints the whole document.
 pub fn json(
     out: &mut Output,
     (left, right): &(String, String),
@@ -49,7 +48,7 @@ pub fn json(
         "failures": failures.iter().map(failure_fields).collect::<Vec<_>>(),
     });
     let head = head.to_string();
-    // The list follows as the last field, an element a line.
+    // The list follows as the last field, one element per line.
     out.text(head.strip_suffix('}').unwrap_or(&head))?;
     out.text(",\"differences\":")?;
     let mut array = JsonArray::default();
@@ -105,12 +104,12 @@ fn how(change: &Change) -> String {
             };
             format!("xattr {} {} -> {}", escape(name), value(left), value(right))
         }
-        // The enum may grow; its name is all that is known of a new kind.
+        // The enum may grow; only the name of a new kind is known here.
         change => change.name().to_string(),
     }
 }
 
-/// Formats seconds since the epoch, as `stat -c %Y` and `date -d @` have them.
+/// Formats seconds since the epoch, as `stat -c %Y` and `date -d @` do.
 fn time(time: Timestamp) -> String {
     match time.nanoseconds {
         0 => format!("@{}", time.seconds),

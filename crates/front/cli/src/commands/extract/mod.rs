@@ -1,4 +1,5 @@
-//! `forerun extract`: files to disk, never outside of the target directory; or to standard output.
+//! `forerun extract`: extracts files, never outside the target directory, or writes them to
+//! standard output.
 
 mod report;
 

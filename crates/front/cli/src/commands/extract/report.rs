@@ -1,5 +1,5 @@
-//! Reports of extractions for the user: each entry that is missing, and for each kind of lost property
-//! the number of entries and the first names.
+//! Reports extractions to the user: each missing entry, and for each kind of lost property the
+//! number of entries and the first names.
 
 use forerun::Image;
 use forerun_export::{ExtractReport, Loss, Shortfall};
@@ -17,7 +17,6 @@ use crate::output::Output;
 use crate::size::counted;
 use crate::target::Target;
 
-/// Reports everything. Returns the exit code.
 pub fn finish(
     context: &Context,
     args: &ExtractArgs,
@@ -66,7 +65,8 @@ pub fn finish(
     Ok(exit)
 }
 
-/// Says at the end how much there is and how much is missing. One failure that was reported says all.
+/// Summarises how much was extracted and how much is missing. If a single failure was reported, it
+/// suffices.
 fn sum_up(context: &Context, name: &str, report: &ExtractReport) {
     let ended = report.stopped || report.interrupted;
     let files = counted(report.files, "file", "files");
@@ -94,8 +94,8 @@ fn sum_up(context: &Context, name: &str, report: &ExtractReport) {
     }
 }
 
-/// Adds the image's name to a failure about the image; one about a directory of the system has its own
-/// name.
+/// Adds the image's name to a failure about the image. A failure about a directory of the system
+/// has its own name.
 pub fn named(failure: Failure, image: &str) -> Failure {
     match &failure.subject {
         Some(_) => failure,
@@ -103,8 +103,8 @@ pub fn named(failure: Failure, image: &str) -> Failure {
     }
 }
 
-/// Reports a loss: as an error where the user asked for it and it failed, as a note where it was not
-/// even tried.
+/// Reports a loss: as an error if the user asked for the property and it failed, as a note if it
+/// was not even tried.
 fn tell(context: &Context, name: &str, lost: &Shortfall) {
     let failure = Failure::new(Exit::Partial, "shortfall", message(lost));
     let failure = failure.maybe_hint(hint(lost)).of(name);

@@ -1,14 +1,14 @@
-//! Names in columns on a terminal, filled downwards as ls(1) does.
+//! Names in columns on a terminal, filled downwards like ls(1).
 
 use unicode_width::UnicodeWidthStr;
 
 /// Columns between two names.
 const GAP: usize = 2;
 
-/// Arranges `names` in as many columns as fit into `width`, and returns the lines.
+/// Arranges `names` in as many columns as fit into `width`. Returns the lines.
 pub fn lines(names: &[String], width: usize) -> Vec<String> {
     let widths: Vec<_> = names.iter().map(|name| name.width()).collect();
-    // More columns than fit names of one letter are never worth trying.
+    // More columns never fit, even with names of one letter.
     let most = (width / (1 + GAP)).clamp(1, names.len().max(1));
     let columns = (1..=most).rev().find_map(|columns| {
         let rows = names.len().div_ceil(columns);

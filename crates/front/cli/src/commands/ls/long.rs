@@ -7,7 +7,7 @@ use super::Entry;
 use crate::columns::{mode, time};
 use crate::size;
 
-/// Returns the texts before the names, one per entry, all of one width.
+/// Returns the texts before the names, one per entry, all of the same width.
 pub fn prefixes(entries: &[Entry], human: bool) -> Vec<String> {
     let zone = TimeZone::system();
     let rows: Vec<_> = entries

@@ -1,8 +1,9 @@
 //! `forerun ls`: lists an image.
 //!
-//! The output is that of ls(1) where that makes sense: sorted, aligned, names escaped on a terminal and
-//! raw in a pipe. Names that start with a dot are always shown: a user looks into an image to see what
-//! is there. Owners are numbers, since their names belong to the image, not to this machine.
+//! The output follows ls(1) where that makes sense: sorted and aligned, with names escaped on a
+//! terminal and raw in a pipe. Names that start with a dot are always shown, because a user lists
+//! an image to see everything. Owners are numbers, since their names belong to the image, not to
+//! this machine.
 
 mod grid;
 pub mod long;
@@ -64,21 +65,20 @@ pub struct LsArgs {
     pub all: bool,
 }
 
-/// A line of the listing.
 #[derive(Debug)]
 pub struct Entry {
-    /// As it is shown: a name, or a path as the user gave it.
+    /// The shown name, or a path as the user gave it.
     pub name: Vec<u8>,
     pub node: NodeId,
-    /// Absent where it could not be read; that was reported then.
+    /// `None` if it could not be read, which was reported.
     pub metadata: Option<Metadata>,
-    /// Of a symbolic link, where it could be read.
+    /// The target of a symbolic link, if it could be read.
     pub target: Option<Vec<u8>>,
 }
 
 impl Entry {
-    /// Returns the path from the root of the image, with a leading slash. `dir` is the path of the
-    /// directory that the entry is in; nothing for an entry that the user named.
+    /// Returns the path from the root of the image, with a leading slash. `dir` is the directory of
+    /// the entry, or `None` for an entry that the user named.
     pub fn path(&self, dir: Option<&[u8]>) -> Vec<u8> {
         path_of(dir, &self.name)
     }
@@ -89,16 +89,16 @@ impl Entry {
             .is_some_and(|metadata| metadata.kind == FileType::Directory)
     }
 
-    /// Returns the bytes that the entry takes, with the line that is made of it.
+    /// Returns the memory that the entry and its line take.
     fn cost(&self) -> usize {
         let target = self.target.as_ref().map_or(0, Vec::len);
         2 * (size_of::<Self>() + self.name.len() + target)
     }
 }
 
-/// A directory that is yet to be listed.
+/// A directory to be listed later.
 struct Pending {
-    /// Name in the directory above; of the first one the path.
+    /// Name in the parent directory. The first directory has its path here.
     name: Vec<u8>,
     node: NodeId,
     depth: usize,
@@ -110,7 +110,7 @@ impl Pending {
     }
 }
 
-/// Bytes of entries that are shown, and aligned, together.
+/// Bytes of entries that are shown and aligned together.
 const TOGETHER: usize = 8 << 20;
 
 pub fn run(context: &Context, args: &LsArgs) -> Result {
@@ -136,13 +136,13 @@ pub fn run(context: &Context, args: &LsArgs) -> Result {
 struct Listing<'a> {
     context: &'a Context,
     args: &'a LsArgs,
-    /// Only what these cover is shown, where there are any.
+    /// If not empty, only entries that match are shown.
     include: Patterns,
     name: String,
     reader: &'a Reader,
-    /// Entries listed so far: a hostile tree can be endless without being deep.
+    /// Entries listed so far. A hostile tree can be endless without being deep.
     seen: u64,
-    /// Memory of the names of the current directory, and of the directories yet to be listed.
+    /// Memory for the names of the current directory and for directories to be listed later.
     held: Held,
     exit: Exit,
 }
@@ -182,7 +182,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Returns the paths that those of the command line stand for.
+    /// Expands the paths of the command line.
     fn expanded(&mut self, paths: &[OsString]) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for path in paths.iter().map(image_path) {
@@ -197,13 +197,13 @@ impl Listing<'_> {
         all
     }
 
-    /// Returns whether an entry is to be shown. `path` starts with a slash.
+    /// Returns whether an entry is shown. `path` starts with a slash.
     fn is_shown(&self, path: &[u8]) -> bool {
         self.include.is_empty() || self.include.covers(path.get(1..).unwrap_or_default())
     }
 
-    /// Lists a directory, and the tree below it where that is wanted. There is no recursion: the image
-    /// decides how deep its tree is.
+    /// Lists a directory and, if asked for, the tree below it. It does not recurse, because the
+    /// image decides how deep its tree is.
     fn tree(&mut self, view: &mut View, start: &Entry, headed: bool) -> Result<()> {
         let mut pending = vec![Pending {
             name: start.path(None),
@@ -241,7 +241,7 @@ impl Listing<'_> {
                 self.report(limit, &path);
                 return Ok(());
             }
-            // Of a directory without a match there is nothing to say.
+            // A directory without a match is not shown.
             if self.include.is_empty()
                 || names
                     .names()
@@ -283,8 +283,8 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Shows the entries of a directory, a part of them at a time, and adds to `pending` the
-    /// directories among them that are to be listed. Returns the error if these are too many.
+    /// Shows the entries of a directory, a part at a time, and adds subdirectories to `pending` if
+    /// they are to be listed. Fails if these are too many.
     fn directory(
         &mut self,
         view: &mut View,
@@ -325,7 +325,7 @@ impl Listing<'_> {
 
     /// Returns the entry that the user named on the command line.
     fn named(&mut self, path: &[u8]) -> forerun::vfs::Result<Entry> {
-        // As ls does: a link on the command line is followed unless it is to be shown.
+        // As in ls, a link on the command line is followed unless the link itself is shown.
         let shown = self.args.long || self.args.directory || self.context.global.json;
         let last = if shown {
             FollowLast::No
@@ -338,7 +338,7 @@ impl Listing<'_> {
         Ok(self.entry(ListEntry::of(self.reader, path, node), None))
     }
 
-    /// Returns what can be shown of an entry, and reports the errors.
+    /// Reads what is shown of an entry. Errors are reported.
     fn entry(&mut self, entry: ListEntry, dir: Option<&[u8]>) -> Entry {
         let name = entry.name;
         let mut failed = |error| self.report(error, &path_of(dir, &name));
@@ -358,7 +358,7 @@ impl Listing<'_> {
     }
 }
 
-/// Returns the path from the root of an entry of `dir`, or of one that the user named.
+/// Returns the path from the root of an entry of `dir`, or of an entry that the user named.
 fn path_of(dir: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     match dir {
         Some(dir) => join(dir, name),
@@ -371,7 +371,7 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     [dir, slash, name].concat()
 }
 
-/// Returns `path` from the root, without empty and `.` components. `..` stays as it was given.
+/// Returns `path` from the root, without empty and `.` components. `..` is kept.
 fn absolute(path: &[u8]) -> Vec<u8> {
     let names = path
         .split(|&byte| byte == b'/')

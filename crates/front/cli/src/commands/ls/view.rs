@@ -1,4 +1,4 @@
-//! The forms a listing can take: JSON, long lines, one name a line, columns.
+//! The forms of a listing: JSON, long lines, one name per line, columns.
 
 use serde_json::{Map, Value};
 
@@ -9,8 +9,8 @@ use crate::escape::escape;
 use crate::json;
 use crate::output::{JsonArray, Output};
 
-/// Where a listing goes. Sections come one after the other, and long ones in parts, so that memory is
-/// bounded.
+/// The output of a listing. Sections are written one after the other, and long ones in parts, so
+/// that memory is bounded.
 pub struct View {
     out: Output,
     form: Form,
@@ -47,7 +47,7 @@ impl View {
         })
     }
 
-    /// Begins a directory under its heading, or what was named on the command line.
+    /// Starts a section: a directory under its heading, or the entries that the user named.
     pub fn section(&mut self, heading: Option<&Vec<u8>>) -> Result<()> {
         if matches!(self.form, Form::Json(_)) {
             return Ok(());
@@ -63,7 +63,7 @@ impl View {
         Ok(())
     }
 
-    /// Shows entries of the section, aligned with each other. `dir` is the directory they are in.
+    /// Shows entries of the section, aligned with each other. `dir` is their directory.
     pub fn entries(&mut self, dir: Option<&[u8]>, entries: &[Entry]) -> Result<()> {
         match &mut self.form {
             Form::Json(array) => {
@@ -99,7 +99,6 @@ impl View {
         Ok(())
     }
 
-    /// Writes out what is left.
     pub fn finish(mut self) -> Result<()> {
         if let Form::Json(array) = &self.form {
             array.finish(&mut self.out)?;

@@ -1,4 +1,4 @@
-//! The page of the other programs that forerun answers to: `forerun-compat(1)`.
+//! The page `forerun-compat(1)`, about the other program names that forerun supports.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,6 @@
-//! The environment variables that the program reads, for the man pages. Variables that processes of a
-//! mount pass to each other are not among them.
+//! The environment variables that the program reads, for the man pages. Variables that processes of
+//! a mount pass to each other are omitted.
 
-/// A variable, its effect, and the commands it has that effect on.
 pub struct Variable {
     pub name: &'static str,
     pub effect: &'static str,
@@ -10,7 +9,6 @@ pub struct Variable {
 
 enum Commands {
     All,
-    /// Commands that read images at servers.
     Remote,
     Named(&'static [&'static str]),
 }
@@ -121,8 +119,8 @@ const fn variable(name: &'static str, effect: &'static str, commands: Commands) 
     }
 }
 
-/// Returns the variables of a command, or all of them for the program. `is_remote` if the command reads
-/// images at servers.
+/// Returns the variables that affect a command, or all of them for the program. `is_remote` means
+/// that the command reads remote images.
 pub fn variables(
     command: Option<&str>,
     is_remote: bool,

@@ -1,4 +1,4 @@
-//! The page of the program's other name, by which mount(8) calls it: `mount.fuse.forerun(8)`.
+//! The page `mount.fuse.forerun(8)`, about the name under which mount(8) calls the program.
 
 use std::io::{self, Write};
 

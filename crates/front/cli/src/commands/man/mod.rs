@@ -1,7 +1,8 @@
-//! `forerun man`: the man pages, for packagers. Hidden: users read them with man(1).
+//! `forerun man`: makes the man pages, for packagers. Hidden, because users read them with man(1).
 //!
-//! Made from the definitions of the command line. The usage line and the examples are put in here,
-//! since the generator orders operands by definition and fills examples like prose.
+//! The pages are made from the definitions of the command line. This module writes the usage line
+//! and the examples itself, since the generator orders operands by definition and reflows examples
+//! like prose.
 
 mod compat;
 mod environment;
@@ -19,7 +20,7 @@ use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
-/// Commands that belong together: their pages refer to each other.
+/// Related commands, whose pages refer to each other.
 const RELATED: &[&[&str]] = &[
     &[
         "scan", "info", "ls", "cat", "extract", "tar", "diff", "dump",
@@ -44,7 +45,6 @@ pub struct ManArgs {
     pub dir: PathBuf,
 }
 
-/// Runs it, for this definition of the command line.
 pub fn run(_: &Context, args: &ManArgs, mut main: Command) -> Result {
     let failed = |error: io::Error| Failure::output(&error).of(args.dir.display());
     let dir = &args.dir;
@@ -67,14 +67,15 @@ pub fn run(_: &Context, args: &ManArgs, mut main: Command) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Shows the text of every option: the generator leaves out the text of an option that the short help hides.
+/// Makes the text of every option visible, because the generator omits options that the short help
+/// hides.
 fn in_full(command: Command) -> Command {
     command
         .mut_args(|arg| arg.hide_short_help(false))
         .mut_subcommands(in_full)
 }
 
-/// Returns the directory of section 8 for that of section 1.
+/// Returns the directory of section 8 that belongs to one of section 1.
 fn of_administrators(dir: &Path) -> PathBuf {
     match dir.file_name() {
         Some(name) if name == "man1" => dir.with_file_name("man8"),
@@ -82,7 +83,7 @@ fn of_administrators(dir: &Path) -> PathBuf {
     }
 }
 
-/// Returns the program, its commands, and theirs.
+/// Returns the program, its commands and their subcommands.
 fn pages(main: &Command) -> Vec<&Command> {
     let mut pages = vec![main];
     let mut next = 0;
@@ -135,8 +136,8 @@ fn synopsis(page: &Command, out: &mut dyn Write) -> io::Result<()> {
     roff.to_writer(&mut { out })
 }
 
-/// Writes what follows the options in the help, besides examples, and exit codes, which have a section of
-/// their own.
+/// Writes the help text after the options, except examples and exit codes, which have their own
+/// sections.
 fn notes(help: &str, roff: &mut Roff) {
     let is_note = |text: &&str| !text.starts_with("Examples:") && !text.starts_with("Exit status:");
     let notes: Vec<_> = help.split("\n\n").filter(is_note).collect();
@@ -155,7 +156,7 @@ fn examples(help: &str, roff: &mut Roff) {
     }
 }
 
-/// Writes a text line by line as it is.
+/// Writes a text line by line, unchanged.
 fn lines(roff: &mut Roff, text: &str) {
     roff.control("nf", []);
     for line in text.lines() {
@@ -167,7 +168,6 @@ fn lines(roff: &mut Roff, text: &str) {
     roff.control("fi", []);
 }
 
-/// Writes a section of terms and their meanings.
 fn section(roff: &mut Roff, heading: &str, terms: &[(&str, &str)]) {
     roff.control("SH", [heading]);
     for (term, meaning) in terms {

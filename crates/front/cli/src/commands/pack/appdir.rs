@@ -1,7 +1,8 @@
-//! Checks an application directory, so that the AppImage made of it runs and desktops can show it.
+//! Checks an application directory, so that the AppImage made from it runs and desktops can show
+//! it.
 //!
-//! These are the demands of the AppImage specification and of appimagetool. Each is checked before anything is written, and each
-//! failure says how to mend it.
+//! The rules are those of the AppImage specification and of appimagetool. Each is checked before
+//! anything is written, and each failure says how to fix it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
-/// A desktop file is a page of text. More is some other file.
+/// A desktop file is about a page of text. A longer file is something else.
 const MAX_DESKTOP: u64 = 1 << 20;
 /// Keys without which desktops do not list an application.
 const KEYS: [&str; 4] = ["Type", "Name", "Exec", "Icon"];
@@ -46,7 +47,6 @@ fn check_program(dir: &Path) -> Result<()> {
     }
 }
 
-/// Returns the one desktop file.
 fn find_desktop(dir: &Path) -> Result<PathBuf> {
     let failed = |error| Failure::source(&error).of(dir.display());
     let mut found = Vec::new();
@@ -95,7 +95,7 @@ fn check_desktop(path: &Path) -> Result<String> {
     Ok(value(&text, "Icon").unwrap_or_default().to_string())
 }
 
-/// Returns the value of a key of the main group, if it has one.
+/// Returns the value of a key in the main group.
 fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let lines = text.lines().map(str::trim);
     let group = lines

@@ -1,4 +1,4 @@
-//! `forerun pack --appimage`: a program in front of the image that mounts it and runs what is in it.
+//! `forerun pack --appimage`: puts a program before the image that mounts it and runs its contents.
 
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,9 @@ use crate::args::is_stdin;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
-/// The mark of an AppImage of type 2, and its place.
+/// The magic number of an AppImage of type 2, and its offset.
 const MAGIC: (usize, &[u8; 3]) = (8, b"AI\x02");
-/// The longest runtime that is taken: a hundred times the usual one.
+/// Longest accepted runtime: a hundred times the usual length.
 const MAX_RUNTIME: u64 = 128 << 20;
 
 /// Options of AppImages.
@@ -36,7 +36,8 @@ pub struct AppImageArgs {
 }
 
 impl AppImageArgs {
-    /// Checks the directory, and returns the bytes of the runtime. Returns nothing where no AppImage is to be made.
+    /// Checks the directory, and returns the bytes of the runtime. Returns `None` if no AppImage is
+    /// to be made.
     pub fn prepare(
         &self,
         args: &PackArgs,
@@ -65,7 +66,7 @@ impl AppImageArgs {
     }
 }
 
-/// Returns the path of the runtime that belongs to this program.
+/// Returns the path of the runtime that was installed with this program.
 fn installed() -> Result<PathBuf> {
     let program = std::env::current_exe().and_then(|path| path.canonicalize());
     let program = program.map_err(|error| Failure::source(&error))?;
@@ -81,7 +82,7 @@ fn installed() -> Result<PathBuf> {
     }
 }
 
-/// Reads a runtime, and gives it the mark of an AppImage.
+/// Reads a runtime, and marks it as an AppImage.
 fn read(path: &Path) -> Result<Vec<u8>> {
     let not = |message: String| Failure::new(Exit::Format, "runtime", message);
     let file = FileSource::open(path).map_err(|error| Failure::source(&error))?;

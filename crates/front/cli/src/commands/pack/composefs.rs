@@ -25,7 +25,6 @@ pub struct ComposefsArgs {
 }
 
 impl ComposefsArgs {
-    /// Converts the arguments into the library's options.
     pub fn options(&self, inline: Option<Inline>) -> Result<ComposefsOptions> {
         if self.objects.is_none() {
             let hint = "give the directory of the object store with --objects DIR";
@@ -50,7 +49,6 @@ impl ComposefsArgs {
         Ok(options)
     }
 
-    /// Lists the options.
     pub const fn given(&self) -> [Given; 3] {
         const OWN: &[NewFormat] = &[NewFormat::Composefs];
         [

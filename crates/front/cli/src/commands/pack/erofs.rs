@@ -1,4 +1,4 @@
-//! The options of EROFS, most of them as `mkfs.erofs` has them.
+//! The options of EROFS, most of them named as in `mkfs.erofs`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::error::{Failure, Result};
 use crate::size;
 use crate::values::parse_uuid;
 
-/// The dictionary of LZMA for each byte of a cluster, and its bounds.
+/// LZMA dictionary bytes per byte of a cluster, and the limits of the dictionary.
 const DICTIONARY: (u32, std::ops::RangeInclusive<u32>) = (8, 32 << 10..=8 << 20);
 
 /// Options of EROFS.
@@ -54,11 +54,11 @@ pub struct ErofsArgs {
 pub enum Inline {
     /// No tails of files.
     None,
-    /// Tails of files that are not compressed.
+    /// Tails of uncompressed files.
     Plain,
-    /// Compressed tails too.
+    /// Tails of compressed files too.
     All,
-    /// Files up to so many bytes.
+    /// Files of up to this many bytes.
     Bytes(u64),
 }
 
@@ -78,7 +78,6 @@ impl FromStr for Inline {
 }
 
 impl ErofsArgs {
-    /// Converts the arguments into the library's options, but for what other arguments set.
     pub fn options(&self, shared: &SharedArgs) -> Result<ErofsOptions> {
         let defaults = ErofsOptions::default();
         let block_size = shared.block_size.unwrap_or(defaults.block_size);
@@ -108,7 +107,6 @@ impl ErofsArgs {
         })
     }
 
-    /// Lists the options that not all formats have.
     pub const fn given(&self) -> [Given; 7] {
         use NewFormat::{Composefs, Erofs};
         [
@@ -122,7 +120,7 @@ impl ErofsArgs {
         ]
     }
 
-    /// Lists the options that have no meaning without a compressor.
+    /// Lists the given options that have no effect without a compressor.
     fn of_compressed(&self, shared: &SharedArgs) -> [(bool, &'static str); 6] {
         let together = shared.fragments.unwrap_or(PackedTogether::None);
         [
@@ -208,7 +206,7 @@ fn encoding(
         Compressor::Deflate => FillEncoding::Deflate { level: level()? },
         Compressor::Zstd => FillEncoding::Zstd {
             level: level()?,
-            // The most that Linux takes.
+            // The largest window that Linux accepts.
             window_log: 20,
         },
         other => return Err(other.not_in("erofs")),

@@ -1,5 +1,3 @@
-//! The options of exFAT.
-
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -28,7 +26,6 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// Lists the options.
     pub const fn given(&self) -> [Given; 2] {
         use NewFormat::{Erofs, Exfat, Romfs};
         [
@@ -61,7 +58,7 @@ pub struct ExfatArgs {
     sparse_tails: bool,
 }
 
-/// The size of a volume: all of it, or its free space.
+/// The size of a volume: in total, or of its free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VolumeSize {
     Total(u64),
@@ -98,7 +95,6 @@ pub struct VolumeArgs {
 }
 
 impl ExfatArgs {
-    /// Converts the arguments into the library's options.
     pub fn options(&self, cluster: &ClusterArgs, output: &Path) -> Result<ExfatOptions> {
         let (size, free) = match self.volume_size {
             None => (None, 0),
@@ -114,7 +110,6 @@ impl ExfatArgs {
         })
     }
 
-    /// Lists the options.
     pub const fn given(&self) -> [Given; 7] {
         use NewFormat::{Exfat, Romfs};
         let volume = &self.volume;
@@ -131,7 +126,6 @@ impl ExfatArgs {
 }
 
 impl VolumeArgs {
-    /// Returns the defaults with this alignment.
     pub const fn with_align(align: Option<u64>) -> Self {
         Self {
             sector_size: None,
@@ -141,8 +135,8 @@ impl VolumeArgs {
         }
     }
 
-    /// Converts the arguments into the library's options. `sector` are the bytes of a sector of the device
-    /// that is to hold the volume.
+    /// Converts the arguments into the library's options. `sector` is the sector size of the target
+    /// device.
     pub fn options(&self, cluster: &ClusterArgs, sector: u32) -> Result<ExfatOptions> {
         let short = |flag: &str, value: Option<u64>| match value.map(u32::try_from) {
             None => Ok(None),
@@ -169,7 +163,7 @@ impl VolumeArgs {
     }
 }
 
-/// Returns the bytes of a sector of the device at `output`; of a file, 512.
+/// Returns the sector size of the device at `output`, or 512 for a file.
 fn sector_of(output: &Path) -> Result<u32> {
     let is_device = |metadata: std::fs::Metadata| metadata.file_type().is_block_device();
     if !output.metadata().is_ok_and(is_device) {
@@ -180,8 +174,7 @@ fn sector_of(output: &Path) -> Result<u32> {
     sector.map_err(|error| Failure::output(&error).of(output.display()))
 }
 
-/// Converts a GUID to its form on the volume. The first three fields are numbers, with the low byte
-/// first.
+/// Converts a GUID to its on-disk form. The first three fields are little-endian numbers.
 const fn on_volume(guid: [u8; 16]) -> [u8; 16] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = guid;
     let [i, j, k, l, m, n, o, p] = rest;

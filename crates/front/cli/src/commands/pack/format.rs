@@ -1,5 +1,5 @@
-//! The formats that can be made, and the options of each. An option of another format than the
-//! chosen one is refused: it would do nothing.
+//! The formats that can be made, and their options. An option of another format is refused, because
+//! it would have no effect.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub enum NewFormat {
     Exfat,
 }
 
-/// Properties that a format keeps besides names and contents.
+/// Properties that a format stores besides names and contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
     pub format: &'static str,
@@ -67,7 +67,6 @@ pub struct FormatArgs {
 }
 
 impl NewFormat {
-    /// Returns the properties that it keeps.
     pub const fn keeps(self) -> Keeps {
         let (format, owners, times) = match self {
             Self::Romfs => ("romfs", false, false),
@@ -85,11 +84,11 @@ impl NewFormat {
     }
 }
 
-/// Whether an option was given, its name, and the formats that take it.
+/// Whether an option was given, its name, and the formats that accept it.
 pub type Given = (bool, &'static str, &'static [NewFormat]);
 
 impl FormatArgs {
-    /// Lists the options that not all formats take.
+    /// Lists the options that not all formats accept.
     fn given(&self) -> impl Iterator<Item = Given> {
         let clusters = self.erofs.clusters.given().into_iter();
         clusters
@@ -100,12 +99,11 @@ impl FormatArgs {
             .chain(self.composefs.given())
     }
 
-    /// Returns the format of the image: what was asked for, or what the suffix of `output` stands for.
     pub fn chosen(&self, output: &Path) -> Result<NewFormat> {
         self.format.map_or_else(|| format_of(output), Ok)
     }
 
-    /// Refuses a format that the runtime of an AppImage does not read.
+    /// Refuses a format that the runtime of an AppImage cannot read.
     pub fn check_appimage(&self) -> Result<()> {
         match self.format {
             None | Some(NewFormat::Squashfs) => Ok(()),
@@ -118,7 +116,7 @@ impl FormatArgs {
         }
     }
 
-    /// Creates the writer of the image in an AppImage, as [`writer`](Self::writer) does.
+    /// Creates the writer of an AppImage's image, as [`writer`](Self::writer) does.
     pub fn appimage_writer(&self, xattrs: bool) -> Result<Writer> {
         self.refuse_others(NewFormat::Squashfs)?;
         self.squashfs_writer(Compressor::Zstd, xattrs)
@@ -135,7 +133,7 @@ impl FormatArgs {
         Ok(Writer::Squashfs(options))
     }
 
-    /// Refuses the first option that the chosen format does not take.
+    /// Refuses the first option that the chosen format does not accept.
     fn refuse_others(&self, chosen: NewFormat) -> Result<()> {
         for (given, flag, taken_by) in self.given() {
             if given && !taken_by.contains(&chosen) {
@@ -150,8 +148,8 @@ impl FormatArgs {
         Ok(())
     }
 
-    /// Creates the writer of a format, after a check of all options. `xattrs` comes from elsewhere on the
-    /// command line.
+    /// Checks all options, and creates the writer of a format. `xattrs` is whether extended
+    /// attributes are stored.
     pub fn writer(&self, chosen: NewFormat, xattrs: bool, output: &Path) -> Result<Writer> {
         self.refuse_others(chosen)?;
         let threads = self.threads.map_or(0, usize::from);
@@ -198,7 +196,7 @@ impl FormatArgs {
         Ok(options)
     }
 
-    /// Creates the file for data outside the image, which must be given its name at the end.
+    /// Creates the file for data outside the image. The caller commits it at the end.
     pub fn blob(&self, writer: &mut Writer, force: bool) -> Result<Option<Target>> {
         let (Writer::Erofs(options), Some(path)) = (writer, &self.erofs.blobdev) else {
             return Ok(None);
@@ -210,18 +208,19 @@ impl FormatArgs {
         Ok(Some(target))
     }
 
-    /// Returns whether files of the input become objects by a link.
+    /// Returns whether input files become objects by hard links.
     pub const fn links_objects(&self) -> bool {
         self.composefs.link_objects
     }
 
-    /// Allows in `sandbox` what writing the image takes besides its own file: temporary files, and the
-    /// store of objects.
+    /// Allows in `sandbox` the writes besides the image itself: temporary files, and the object
+    /// store.
     pub fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
         let sandbox = sandbox.write_below(spool_dir());
         match &self.composefs.objects {
             Some(store) => {
-                // A rule needs a directory. If it cannot be made, the writer reports that.
+                // A rule needs an existing directory. If it cannot be made, the writer reports
+                // that.
                 let _made = std::fs::create_dir_all(store);
                 sandbox.write_below(store).keep(NAMES)
             }

@@ -1,4 +1,5 @@
-//! Inputs of an image: a directory, a tar archive, manifests, or the last on top of one of the others.
+//! Inputs of an image: a directory, a tar archive or manifests. Manifests may also be applied on
+//! top of a directory or archive.
 
 use std::path::{Path, PathBuf};
 
@@ -17,45 +18,42 @@ use crate::exit::Exit;
 use crate::size::counted;
 use crate::stdin::{input_name, open_tar};
 
-/// How an input is read.
 pub struct Reading<'r> {
-    /// Entries of a directory or archive to leave out. Entries that a manifest names are kept.
+    /// Entries of a directory or archive to omit. Entries that a manifest names are kept.
     pub exclude: Patterns,
-    /// Whether extended attributes of a directory are read.
     pub xattrs: bool,
-    /// Whether directories of other filesystems are taken empty.
+    /// Whether directories on other filesystems are stored empty.
     pub one_file_system: bool,
-    /// Files left out by device and inode number.
+    /// Files to omit, by device and inode number.
     pub skip: Vec<(u64, u64)>,
-    /// Bounds on archives and manifests.
     pub limits: Limits,
-    /// Files of a directory that cannot be read are left out.
+    /// Whether to omit files of a directory that cannot be read.
     pub skip_unreadable: bool,
-    /// Read in this order, after the input.
+    /// Manifests to apply after the input, in this order.
     pub manifests: &'r [PathBuf],
 }
 
-/// The input of a tree, open where it is one file.
+/// The input of a tree. An archive is open.
 pub enum Input {
     Directory(PathBuf),
-    /// A tar archive, and what messages call it.
+    /// A tar archive, and its name in messages.
     Archive(TarInput, String),
 }
 
-/// A list of files and directories that cannot be read.
+/// Files and directories that cannot be read and are omitted.
 #[derive(Default)]
 pub struct Skipped {
     count: u64,
-    /// The first of it.
     first: Vec<Failure>,
-    /// How many times an image was begun anew.
+    /// How often writing the image was restarted.
     restarts: u32,
 }
 
 impl Skipped {
-    /// Failures that are listed; beyond, they are counted.
+    /// Largest number of listed failures; more are only counted.
     const LISTED: usize = 100;
-    /// Times that an image is begun anew. Where files go as fast as they are read, it is never made.
+    /// Largest number of restarts. If files disappear faster than they are read, the image cannot
+    /// be made.
     const RESTARTS: u32 = 3;
 
     pub fn add(&mut self, error: BuildError) {
@@ -67,8 +65,8 @@ impl Skipped {
         }
     }
 
-    /// Takes files that have gone since the input was read out of the tree. Returns the number of names, or
-    /// nothing where the image need not be begun anew.
+    /// Removes files from the tree that disappeared after the input was read. Returns the number of
+    /// removed names, or `None` if the image need not be restarted.
     pub fn drop_gone(&mut self, tree: &mut Tree) -> Option<u64> {
         if self.restarts == Self::RESTARTS {
             return None;
@@ -78,7 +76,7 @@ impl Skipped {
         (names > 0).then_some(names)
     }
 
-    /// Lists it. Returns the exit code.
+    /// Reports the omitted files. Returns the exit code.
     pub fn tell(self, context: &Context, input: &str) -> Exit {
         if self.count == 0 {
             return Exit::Ok;
@@ -94,7 +92,7 @@ impl Skipped {
     }
 }
 
-/// Opens an archive; looks at a directory.
+/// Opens an archive, or checks that a directory exists.
 pub fn open(input: &Path) -> Result<Input> {
     let is_remote = input.to_str().is_some_and(Reference::is_remote);
     if (is_remote || DiskImage::parse(input).is_some()) && input.symlink_metadata().is_err() {
@@ -110,7 +108,7 @@ pub fn open(input: &Path) -> Result<Input> {
     })
 }
 
-/// Reads all of it but the contents of files.
+/// Reads the whole tree except the contents of files.
 pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped)> {
     let Reading {
         exclude,

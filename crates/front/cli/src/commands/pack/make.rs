@@ -32,8 +32,8 @@ pub struct OutputArgs {
     pub force: bool,
 }
 
-/// Writes the image, gives it and the file with data besides it their names, and reports that where it
-/// is wanted. With `skipped`, files that have gone meanwhile are left out.
+/// Writes the image, renames it and its data file into place, and reports it. With `skipped`, files
+/// that have disappeared meanwhile are omitted.
 pub fn make(
     context: &Context,
     writer: &Writer,
@@ -61,7 +61,7 @@ pub fn make(
         }
     };
     let name = target.name.clone();
-    // First what the image refers to.
+    // The data file comes first, because the image refers to it.
     blob.map_or(Ok(()), Target::commit)?;
     target.commit()?;
     // Standard output may be the image.
@@ -88,7 +88,6 @@ fn write_to(
     }
 }
 
-/// Reports the image that was made, where that is wanted, with its digest if it has one.
 fn tell(
     context: &Context,
     written: &Written,
@@ -131,7 +130,8 @@ fn write(
     writer.write(tree, &mut watched, observer)
 }
 
-/// Writes through a spool file: the format knows its first bytes last, and the output takes them first.
+/// Writes through a temporary file: the format determines its first bytes last, but the output
+/// needs them first.
 fn through_spool(
     writer: &Writer,
     tree: &Tree,

@@ -1,4 +1,4 @@
-//! `forerun pack`: an image from a directory, a tar archive or a manifest.
+//! `forerun pack`: makes an image of a directory, a tar archive or a manifest.
 
 mod appdir;
 mod appimage;
@@ -117,7 +117,7 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     interrupt::defer();
     let blob = args.format.blob(&mut writer, args.to.force)?;
     let mut target = Target::create(output, args.to.force, "an image")?;
-    // The output may lie in the input; it must not become a part of itself.
+    // The output may lie in the input, but must not become part of itself.
     let old = output.metadata().ok();
     if let Some(runtime) = app {
         target.begin_program(runtime)?;
@@ -148,8 +148,8 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     Ok(exit.and(made?))
 }
 
-/// Returns the sandbox for reading the input. The files that a manifest names may be anywhere, and a link
-/// into the store is refused between directories of different rules.
+/// Returns the sandbox for reading the input. Files that a manifest names may be anywhere, and a
+/// link into the store fails between directories of different rules.
 fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     let sandbox = args.format.sandbox(Sandbox::new());
     let sandbox = match input {
@@ -168,8 +168,8 @@ fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     }
 }
 
-/// Returns the names of input and output. With a manifest a single name is that of the output, and
-/// an empty image has no input.
+/// Returns the names of input and output. With a manifest a single name is the output, and an empty
+/// image has no input.
 fn names(args: &PackArgs) -> Result<(Option<&Path>, &Path)> {
     let input = args.input.as_deref();
     let output = args.output.as_deref();

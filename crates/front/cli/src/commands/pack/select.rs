@@ -1,5 +1,5 @@
-//! Options that leave entries out of a new image, or change them on the way into it: owners, times,
-//! extended attributes.
+//! Options that omit entries from a new image, or change their owners, times and extended
+//! attributes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,6 @@ pub struct ExcludeArgs {
 }
 
 impl ExcludeArgs {
-    /// Reads and parses the patterns.
     pub fn patterns(&self) -> Result<Patterns> {
         let mut patterns = self.exclude.clone();
         for path in &self.exclude_from {
@@ -37,7 +36,7 @@ impl ExcludeArgs {
                 if line.is_empty() || line.starts_with('#') {
                     continue;
                 }
-                // By itself first, for an error that says where the pattern is.
+                // Parses each pattern alone first, so that an error can name its line.
                 let place = format!("{}:{number}", path.display());
                 Patterns::new([line]).map_err(|error| Failure::from(error).of(place))?;
                 patterns.push(line.to_string());
@@ -93,7 +92,6 @@ pub struct Owner {
     gid: Option<u32>,
 }
 
-/// The changes that were asked for.
 #[derive(Debug)]
 pub struct Changes {
     owners: Owners,
@@ -102,8 +100,8 @@ pub struct Changes {
 }
 
 impl ChangeArgs {
-    /// Checks them all. A format that keeps none of what would be changed has no use for them. With `of_root`
-    /// everything belongs to root, unless an option says otherwise.
+    /// Checks all changes. A format that stores none of the changed properties refuses them. With
+    /// `of_root`, everything belongs to root unless an option says otherwise.
     pub fn changes(&self, keeps: Keeps, of_root: bool) -> Result<Changes> {
         let owners = self.first_of_owners().filter(|_| !keeps.owners);
         let times = self.first_of_times().filter(|_| !keeps.times);
@@ -167,7 +165,7 @@ impl ChangeArgs {
             .find_map(|(given, flag)| given.then_some(flag))
     }
 
-    /// Refuses to change ids that are all set to one.
+    /// Refuses to map ids that are all set to the same one.
     fn refuse_forced(&self, owner: Owner) -> Result<()> {
         let uid = owner.uid.is_some() && !self.maps.uid_map.is_empty();
         let gid = owner.gid.is_some() && !self.maps.gid_map.is_empty();
@@ -204,7 +202,7 @@ impl ChangeArgs {
 }
 
 impl Changes {
-    /// Returns whether any extended attribute can be kept: where not, none need to be read.
+    /// Returns whether any extended attribute is kept. Otherwise they need not be read.
     pub const fn want_xattrs(&self) -> bool {
         !self.xattrs.none
     }
@@ -222,7 +220,6 @@ fn useless(flag: &str, format: &str, what: &str) -> Failure {
     ))
 }
 
-/// Parses a time of an option.
 pub fn time(text: &str) -> std::result::Result<Timestamp, String> {
     let expected = "not seconds since 1970 nor a time as in 2026-01-31 or \"2026-01-31 12:00:00\"";
     parse_time(text).ok_or_else(|| expected.to_string())
@@ -239,7 +236,7 @@ fn parse_owner(text: &str) -> std::result::Result<Owner, String> {
     })
 }
 
-/// Parses a user or group; an empty one is not set.
+/// Parses a user or group. An empty text sets none.
 fn parse_id(text: &str) -> std::result::Result<Option<u32>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Options that SquashFS and EROFS both have.
+//! Options that both SquashFS and EROFS have.
 
 use std::path::PathBuf;
 
@@ -117,14 +117,13 @@ impl Compressor {
         }
     }
 
-    /// Creates the failure that a format does not have this compressor.
+    /// Creates the failure for a compressor that a format does not have.
     pub fn not_in(self, format: &str) -> Failure {
         Failure::usage(format!("{format} has no compressor {}", self.name()))
     }
 }
 
 impl SharedArgs {
-    /// Lists the options.
     pub const fn given(&self) -> [Given; 7] {
         const BOTH: &[NewFormat] = &[NewFormat::Squashfs, NewFormat::Erofs];
         [
@@ -138,7 +137,6 @@ impl SharedArgs {
         ]
     }
 
-    /// Returns the time of the image, where it was given.
     pub fn image_time(&self) -> Result<Option<i64>> {
         match self.mkfs_time {
             Some(time) => Ok(Some(time.seconds)),
@@ -146,7 +144,6 @@ impl SharedArgs {
         }
     }
 
-    /// Returns the level for a compressor of a format.
     pub fn level(&self, format: &str, compressor: Compressor) -> Result<u8> {
         let level = forerun::build::compressor_level(format, compressor.name(), self.level);
         level.map_err(|message| Failure::usage(format!("--{message}")))

@@ -1,4 +1,4 @@
-//! The options of SquashFS, as `mksquashfs` has them.
+//! The options of SquashFS, named as in `mksquashfs`.
 
 use std::str::FromStr;
 
@@ -13,9 +13,8 @@ use super::shared::{Compressor, Dedupe, PackedTogether, SharedArgs};
 use crate::error::{Failure, Result};
 use crate::size;
 
-/// The block size where none is given.
 const BLOCK_SIZE: u32 = 128 << 10;
-/// The one level that the encoder has.
+/// The only level of the encoder.
 const LZO_LEVEL: u8 = 8;
 
 /// Options of SquashFS.
@@ -70,7 +69,7 @@ enum Part {
     All,
 }
 
-/// An option of one compressor.
+/// An option of a single compressor.
 #[derive(Clone, Debug, PartialEq)]
 enum Tuning {
     Window(u8),
@@ -87,7 +86,7 @@ const STRATEGIES: [(&str, ZlibStrategy); 5] = [
     ("fixed", ZlibStrategy::Fixed),
 ];
 
-/// The writer refuses ia64, and says why.
+/// Includes ia64, which the writer refuses with a reason.
 const MACHINES: [(&str, Bcj); 6] = [
     ("x86", Bcj::X86),
     ("powerpc", Bcj::PowerPc),
@@ -116,7 +115,7 @@ impl FromStr for Tuning {
 }
 
 impl Tuning {
-    /// Returns the name, and the compressor that has the option.
+    /// Returns the name of the option, and its compressor.
     const fn of(&self) -> (&'static str, Compressor) {
         match self {
             Self::Window(_) => ("window", Compressor::Gzip),
@@ -140,7 +139,7 @@ fn named<T: Copy>(text: &str, names: &[(&str, T)]) -> std::result::Result<Vec<T>
     })
 }
 
-/// Size of an XZ dictionary, in bytes or as a share of the block size.
+/// Size of an XZ dictionary: in bytes, or as a share of the block size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Dictionary {
     Bytes(u32),
@@ -149,8 +148,8 @@ enum Dictionary {
 }
 
 impl SquashfsArgs {
-    /// Converts the arguments into the library's options, but for what other arguments set. `default` is the
-    /// compressor where none is given.
+    /// Converts the arguments into the library's options, except for those that other arguments
+    /// set. `default` is the compressor if none is given.
     pub fn options(&self, shared: &SharedArgs, default: Compressor) -> Result<SquashfsOptions> {
         let compressor = shared.compressor.unwrap_or(default);
         let block_size = shared.block_size.unwrap_or(BLOCK_SIZE);
@@ -192,7 +191,6 @@ impl SquashfsArgs {
         })
     }
 
-    /// Lists the options.
     pub const fn given(&self) -> [Given; 5] {
         const OWN: &[NewFormat] = &[NewFormat::Squashfs];
         [

@@ -1,7 +1,7 @@
 //! The format of a new image by the suffix of its name.
 //!
-//! Only suffixes that stand for one format are here. `.img` and `.bin` are any of them, and an AppImage
-//! needs a program in front of its SquashFS image.
+//! The table has only suffixes with a single meaning. `.img` and `.bin` may be any format, and an
+//! AppImage needs a program before its SquashFS image.
 
 use std::path::Path;
 
@@ -22,7 +22,6 @@ const SUFFIXES: &[(&str, NewFormat)] = &[
     ("exfat", NewFormat::Exfat),
 ];
 
-/// Returns the format that the name of the image stands for.
 pub fn format_of(output: &Path) -> Result<NewFormat> {
     let suffix = output.extension().filter(|_| !is_stdin(output));
     let mut known = SUFFIXES.iter();

@@ -1,4 +1,4 @@
-//! Tells what went into an image: the names with `-v`, and a line at the end.
+//! Reports what went into an image: the names with `-v`, and a summary line.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::escape::escape;
 use crate::size::{counted, human};
 
-/// Counts the names of a tree that are not directories, and prints every path with `-v`.
+/// Counts the names of a tree that are not directories. Prints every path with `-v`.
 pub fn list(context: &Context, tree: &Tree) -> u64 {
     let shown = context.global.verbose > 0 && !context.global.quiet && !context.global.json;
     let mut files = 0;
@@ -18,15 +18,15 @@ pub fn list(context: &Context, tree: &Tree) -> u64 {
             files += 1;
         }
         if shown {
-            // Without a standard error nothing can be told.
+            // If standard error is gone, nothing can be reported.
             let _ = writeln!(std::io::stderr(), "{}", escape(path));
         }
     });
     files
 }
 
-/// Visits everything below the root, directories before what is in them. Holds one path, and a place in
-/// each directory above it.
+/// Visits everything below the root, directories before their entries. Stores only one path, and a
+/// position in each directory on it.
 fn visit(tree: &Tree, visit: &mut dyn FnMut(&[u8], NodeIndex)) {
     let mut path = Vec::new();
     let mut above = vec![(0, tree.children(Tree::ROOT))];
@@ -45,7 +45,7 @@ fn visit(tree: &Tree, visit: &mut dyn FnMut(&[u8], NodeIndex)) {
     }
 }
 
-/// Formats the line: what went in, what came out, and how long it took.
+/// Formats the summary: the input, the output, and the time taken.
 pub fn line(output: &str, files: u64, (bytes_in, bytes_out): (u64, u64), took: Duration) -> String {
     let files = counted(files, "file", "files");
     let ratio = match ratio(bytes_in, bytes_out) {
@@ -57,7 +57,7 @@ pub fn line(output: &str, files: u64, (bytes_in, bytes_out): (u64, u64), took: D
     format!("{output}: {files}, {bytes_in} in, {bytes_out} out{ratio}, {seconds:.1} s")
 }
 
-/// Returns what came out as a share of what went in, where that is less.
+/// Formats the output as a share of the input, if it is smaller.
 fn ratio(bytes_in: u64, bytes_out: u64) -> Option<String> {
     let permille = bytes_out.checked_mul(1000)?.checked_div(bytes_in)?;
     let is_less = permille <= 1000;

@@ -1,4 +1,4 @@
-//! Images for the snapshotter: looked at and mounted by other processes of this program.
+//! Images for the snapshotter. Other processes of this program inspect and mount them.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,13 +17,13 @@ use crate::error::without_errno;
 use crate::mount::newest_program;
 use crate::umount::{UmountArgs, unmount};
 
-/// Options of the mounts: overlayfs above honours what they allow only as far as its own mount does. A server that dies is
-/// replaced, up to that many times a minute.
+/// Mount options. overlayfs allows set-user-ID and devices only as far as the mount below it does.
+/// A server that dies is replaced, up to ten times a minute.
 const OPTIONS: &str = "allow_other,suid,dev,restarts=10";
-/// How long the processes of a mount may take to end after it.
+/// How long the processes of a mount may take to exit after it.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Processes of this program, with the options for images that the snapshotter was given.
+/// Starts processes of this program with the image options of the snapshotter.
 #[derive(Debug)]
 pub struct MountedImages {
     cache: Option<PathBuf>,
@@ -50,13 +50,12 @@ impl MountedImages {
         if self.no_sandbox {
             process.arg("--no-sandbox");
         }
-        // The service manager hears from this process only.
+        // Only this process reports to the service manager.
         process.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
         process
     }
 }
 
-/// Runs a process, and returns what it prints, or its error.
 fn output(mut process: Command) -> Result<Vec<u8>, String> {
     let output = process.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -98,7 +97,7 @@ impl Images for MountedImages {
         if entry.is_none() {
             return Ok(false);
         }
-        // A request that the kernel answers from no cache.
+        // The kernel never answers this request from a cache.
         match rustix::fs::statvfs(dir) {
             Ok(_) => Ok(true),
             Err(rustix::io::Errno::NOTCONN) => {
@@ -143,7 +142,7 @@ impl Images for MountedImages {
         loop {
             left.retain(|layer| is_in_use(&cache, &names, layer));
             if left.is_empty() || start.elapsed() > ENDING {
-                // What is known of names whose layers are gone goes too.
+                // Also removes facts about names whose layers are gone.
                 if let Err(error) = cache.shrink_to(u64::MAX) {
                     tracing::debug!("{error}");
                 }
@@ -154,7 +153,8 @@ impl Images for MountedImages {
     }
 }
 
-/// Removes a layer from the cache, which has it under some of `names`. Returns whether a process still uses it.
+/// Removes a layer from the cache, where it may have several of `names`. Returns whether a process
+/// still uses it.
 fn is_in_use(cache: &Cache, names: &[String], layer: &str) -> bool {
     let Ok(digest) = layer.parse() else {
         return false;
@@ -171,7 +171,6 @@ fn is_in_use(cache: &Cache, names: &[String], layer: &str) -> bool {
     is_used
 }
 
-/// Reads what `__layers` prints.
 fn facts(told: &Value) -> Option<ManifestFacts> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let layers = told["layers"].as_array()?.iter().map(|layer| {

@@ -1,5 +1,6 @@
-//! `forerun __layers`: the layers of a container image in a registry, and which can be read by their tables of contents.
-//! Hidden: `forerun snapshotter` starts it, so that an image is parsed in a sandbox.
+//! `forerun __layers`: the layers of a container image in a registry, and which of them have tables
+//! of contents. Hidden, because only `forerun snapshotter` starts it, so that an image is parsed in
+//! a sandbox.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     (options.prefetch, options.record) = (Prefetch::None, None);
     let reference = Reference::Oci(name.clone());
     let manifest = container_manifest(&reference, &options).map_err(|error| failure(&error))?;
-    // The tag is looked up once.
+    // Resolves the tag only once.
     let pinned = Reference::Oci(name.with_digest(manifest.digest));
     let has_table = |layer: &ContainerLayer| layer.contents.is_some();
     let opened = if options.referrers || manifest.layers.iter().any(has_table) {
@@ -43,7 +44,8 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     let layers = manifest.layers.iter().zip(chain_ids(&manifest.diff_ids));
     let layers = layers.enumerate().map(|(number, (layer, chain))| {
         let claimed = opened.get(number).and_then(|image| beside(image));
-        // Without a table, one that refers to the image may be used when it is mounted.
+        // A layer without its own table may use one that refers to the image, but that is known
+        // only when it is mounted.
         let is_claimed = options.referrers && layer.contents.is_none();
         json!({
             "digest": layer.digest.to_string(),
@@ -61,8 +63,8 @@ pub fn run(context: &Context, args: &ImageArgs) -> Result {
     Ok(Exit::Ok)
 }
 
-/// Returns the names that containerd gives the snapshots of layers, the lowest first: the digests of the unpacked layer and of
-/// all below it.
+/// Returns containerd's names for the snapshots of layers, lowest first: each is a digest of the
+/// unpacked layer and all layers below it.
 fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     let mut below: Option<Digest> = None;
     let chain = diff_ids.iter().map(|id| {
@@ -76,7 +78,8 @@ fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     chain.collect()
 }
 
-/// Opens the layers, and reads the tables of contents of those that have some: an image is mounted only if these are sound.
+/// Opens the layers, and reads their tables of contents, since an image is mounted only if these
+/// are valid.
 fn opened(
     args: &ImageArgs,
     pinned: &Reference,
@@ -95,12 +98,12 @@ fn opened(
     Ok(layers)
 }
 
-/// Returns the digest of the table of contents that the manifest vouches for.
+/// Returns the digest of the table of contents that the manifest names.
 fn table(layer: &ContainerLayer) -> Option<String> {
     layer.contents.map(|contents| contents.digest().to_string())
 }
 
-/// Returns the digest of the table or index of a layer that only refers to its image.
+/// Returns the digest of a layer's table or index that the manifest does not name.
 fn beside(layer: &RemoteImage) -> Option<String> {
     if let Some(index) = layer.named_index() {
         return Some(Digest::of(index).to_string());

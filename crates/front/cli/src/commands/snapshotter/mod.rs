@@ -69,14 +69,13 @@ impl From<Labels> for LabelFamily {
     }
 }
 
-/// Runs it. Returns when a signal has ended it.
 pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
     if !rustix::process::geteuid().is_root() {
         let message = "this needs root, as the mounts of containerd do";
         return Err(Failure::new(Exit::Usage, "usage", message));
     }
     let mut cache = args.cache.clone();
-    // Root's own cache is of other work, and is not emptied when snapshots are removed.
+    // Root's own cache serves other purposes and must not be emptied when snapshots are removed.
     cache
         .cache_dir
         .get_or_insert_with(|| args.root.join("cache"));
@@ -104,7 +103,7 @@ pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
 fn wait(mut signals: Signals, stopper: Stopper) {
     let _first = signals.forever().next();
     stopper.stop();
-    // A request may wait for a registry.
+    // A request may be waiting for a registry, so a second signal exits at once.
     let _second = signals.forever().next();
     std::process::exit(i32::from(Exit::Interrupted.code()));
 }

@@ -12,7 +12,7 @@ use crate::confine::make_private_dir;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 
-/// A socket of the file system, which is removed when it is no longer listened to.
+/// A listening socket, whose file is removed on drop.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -20,7 +20,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens on a path that only this user can connect to. The socket of a process that was killed is replaced.
+    /// Listens on a path that only this user can connect to. Replaces the socket of a killed
+    /// process.
     pub fn bind(path: &Path) -> Result<Self> {
         let failed = |error: &io::Error| {
             Failure::new(Exit::Output, "output", reason(error)).of(path.display())
@@ -36,7 +37,7 @@ impl Socket {
             }
             fs::remove_file(path).map_err(|error| failed(&error))?;
         }
-        // One thread runs so far: the mask is that of the process.
+        // The umask belongs to the process, but no other thread runs yet.
         let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
         let listener = UnixListener::bind(path);
         rustix::process::umask(mask);
@@ -53,7 +54,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The next one replaces it.
+        // If this fails, the next process replaces the file.
         let _stays = fs::remove_file(&self.path);
     }
 }

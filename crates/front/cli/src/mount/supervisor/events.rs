@@ -1,4 +1,4 @@
-//! The events that a supervisor waits for: signals, and what its processes say.
+//! The events that a supervisor waits for: signals, and messages of its processes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,25 +22,23 @@ const SIGNALS: [(i32, Signal); 3] = [
     (SIGHUP, Signal::HUP),
 ];
 
-/// The part that a process plays.
 #[derive(Clone, Copy)]
 pub enum Role {
     Server,
     Successor,
-    /// A server that was told to leave, by its place in the list.
+    /// A server that was told to leave, by its index in the list.
     Lingering(usize),
 }
 
-/// An event that the supervisor waits for.
 pub enum Event {
     Signal(Signal),
     Said(Role, FromServer),
-    /// The process that is to have the mount only as long as it lives has ended.
+    /// The caller has ended, and the mount must end with it.
     CallerEnded,
     TimeOut,
 }
 
-/// Signals as something to be waited for.
+/// Signals as descriptors that can be polled.
 pub struct Signals([(UnixStream, Signal); 3]);
 
 impl Signals {
@@ -56,7 +54,6 @@ impl Signals {
     }
 }
 
-/// Waits for the next event.
 pub fn wait(
     signals: &Signals,
     processes: &[(Role, &Process)],
@@ -91,7 +88,7 @@ pub fn wait(
     };
     if let Some((pipe, signal)) = signals.0.get(at) {
         let mut bytes = [0; 16];
-        // Several that came at once count as one.
+        // Several equal signals count as one.
         let _taken = io::Read::read(&mut &*pipe, &mut bytes);
         return Ok(Event::Signal(*signal));
     }

@@ -1,12 +1,13 @@
-//! The supervisor of a mount: the process in the background that `forerun mount` starts.
+//! The supervisor of a mount: the background process that `forerun mount` starts.
 //!
-//! It starts the process that serves the mount, holds the connection to the kernel beside it, and
-//! starts another when that one dies: programs that read see a pause, and the kernel resends the
-//! requests that were not answered. It opens no image and parses nothing, so what kills a server does
-//! not kill it.
+//! It starts the process that serves the mount, also holds the connection to the kernel, and starts
+//! another process when the first one dies. Programs that read see a pause, and the kernel resends
+//! the unanswered requests. The supervisor opens no image and parses nothing, so an image that
+//! kills a server does not kill it.
 //!
-//! If servers die too often, the mount stays without one, and every access fails: a new process would serve that image, or on
-//! that machine, no better. On `forerun restart` the server asks the supervisor for a successor.
+//! If servers die too often, the mount stays without one, and every access fails, because a new
+//! process would not survive either. For `forerun restart`, the server asks the supervisor for a
+//! successor.
 
 mod events;
 mod server;
@@ -32,35 +33,33 @@ use events::{Event, Role, Signals, wait};
 use server::{Origin, Process};
 use successor::{Asker, Successor};
 
-/// Deaths that are longer ago do not count.
+/// Older deaths do not count.
 const MEMORY: Duration = Duration::from_secs(60);
-/// How long a server that leaves may take to end before its successor may begin: a thread of it may
+/// How long a leaving server may take to exit before its successor starts. One of its threads may
 /// hang in a source.
 const PARTING: Duration = Duration::from_secs(10);
-/// How often requests are sent again while a server lingers that is to end.
+/// How often requests are resent while a killed server lingers.
 const RESENDS: Duration = Duration::from_millis(100);
 
-/// A mount, and the processes that serve it.
 struct Supervisor {
     kept: Kept,
     origin: Origin,
-    /// Deaths in a minute after which another server is still started.
+    /// Deaths per minute after which the server is still replaced.
     restarts: u32,
     deaths: VecDeque<Instant>,
     server: Option<Serving>,
     successor: Option<Successor>,
-    /// Servers that were told to leave and have not ended.
+    /// Servers that were told to leave and have not exited.
     lingering: Vec<Process>,
-    /// The process that made the mount for as long as its command runs. The mount ends with it, however it ends.
+    /// The process whose command uses the mount. The mount ends with it, however it ends.
     caller: Option<OwnedFd>,
 }
 
-/// The process that serves the mount.
 struct Serving {
     process: Process,
-    /// Set when it has said that the mount ends with it.
+    /// Whether it has said that the mount ends with it.
     is_done: bool,
-    /// Set when it has said that it leaves: when it must have ended.
+    /// When it must have exited. Set once it has said that it leaves.
     leaves: Option<Instant>,
 }
 
@@ -74,27 +73,28 @@ impl Serving {
     }
 }
 
-/// Whether the supervisor goes on.
 enum Next {
     Wait,
     End,
 }
 
-/// Keeps a mount. Returns the exit code. The caller has read the command line: a supervisor does not, and stays small.
+/// Supervises a mount. Returns the exit code. The caller has parsed the command line, so that the
+/// supervisor stays small.
 pub fn run_supervisor() -> ExitCode {
     let Some(args) = SupervisorArgs::of_this_process() else {
         return ExitCode::from(Exit::Usage.code());
     };
     crate::log::init(args.verbose, args.log.is_some());
     run(&args).unwrap_or_else(|failure| {
-        // Without a standard error nothing can be reported.
+        // If standard error is gone, nothing can be reported.
         let _ = writeln!(io::stderr(), "{failure}");
         ExitCode::from(failure.exit.code())
     })
 }
 
-/// Keeps the mount that a server makes with the arguments of this process. Returns when the mount has
-/// ended, when the server goes on alone, or with the exit code of a server that made no mount.
+/// Starts a server with the arguments of this process, and supervises its mount. Returns when the
+/// mount has ended, when the server continues alone, or with the exit code of a server that made no
+/// mount.
 fn run(args: &SupervisorArgs) -> Result<ExitCode> {
     daemon::leave_job()?;
     let mut log = args.log.as_deref().map(open_log).transpose()?;
@@ -118,10 +118,10 @@ fn run(args: &SupervisorArgs) -> Result<ExitCode> {
             Event::Said(_, FromServer::Lifeline(pipe)) => process.lifeline = Some(pipe),
             Event::Said(_, FromServer::Keep(kept)) => break *kept,
             Event::Said(_, FromServer::Alone) if caller.is_none() => return Ok(ExitCode::SUCCESS),
-            // It ends with the caller.
+            // A server without supervision still ends with the caller.
             Event::Said(_, FromServer::Alone) => daemon::settle_supervisor(log.take())?,
             Event::Said(_, FromServer::End) => return first_ended(process.wait()),
-            // There is nothing to be done about the others yet.
+            // Other messages have no meaning yet.
             Event::Said(..) | Event::TimeOut => {}
         }
     };
@@ -140,7 +140,8 @@ fn run(args: &SupervisorArgs) -> Result<ExitCode> {
     supervisor.keep(&signals)
 }
 
-/// Returns the exit code of a server that ended before it had made a mount; the server has said why.
+/// Returns the exit code of a server that ended before it made a mount. The server has reported the
+/// reason.
 fn first_ended(status: io::Result<ExitStatus>) -> Result<ExitCode> {
     let status = status.map_err(|error| failed("waiting for the process that serves", &error))?;
     if let Some(signal) = status.signal() {
@@ -161,7 +162,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns when the server must have left, or its successor must be ready.
+    /// Returns when the server must have left or its successor must be ready.
     fn deadline(&self) -> Option<Instant> {
         match (&self.successor, &self.server) {
             (Some(_), Some(server)) if server.leaves.is_some() => server.leaves,
@@ -195,8 +196,7 @@ impl Supervisor {
         }
     }
 
-    /// Passes a signal on to the process that serves, for which it is meant. While there is none, the
-    /// supervisor unmounts.
+    /// Passes a signal on to the server. Without a server, the supervisor unmounts.
     fn pass_on(&mut self, signal: Signal) -> Next {
         if let Some(server) = &self.server {
             server.process.kill(signal);
@@ -208,7 +208,8 @@ impl Supervisor {
         }
     }
 
-    /// Unmounts, if the caller has not: it was killed. Files that are open are served until they are closed.
+    /// Unmounts, unless the caller did so before it ended. Open files are served until they are
+    /// closed.
     fn caller_ended(&mut self) -> Next {
         self.caller = None;
         if self.kept.is_connected()
@@ -232,16 +233,17 @@ impl Supervisor {
                 }
             }
             FromServer::Done => server.is_done = true,
-            // One that has taken a volume over says so when the volume is open.
+            // A server that takes a volume over says so when the volume is open.
             FromServer::Lifeline(pipe) => server.process.lifeline = Some(pipe),
             FromServer::End => return self.server_ended(),
-            // No server says these when its mount is kept.
+            // A server of a supervised mount does not send these messages.
             FromServer::Keep(_) | FromServer::Alone | FromServer::Ready => {}
         }
         Next::Wait
     }
 
-    /// Handles the end of the server: with its mount, for its successor, or by dying.
+    /// Handles the end of the server: the mount has ended, a successor follows, or the server has
+    /// died.
     fn server_ended(&mut self) -> Next {
         let Some(server) = self.server.take() else {
             return Next::Wait;
@@ -257,9 +259,9 @@ impl Supervisor {
             }
             return Next::End;
         }
-        // A thread of it may wait in the kernel for the answer to a request that it had taken. All of
-        // the process can end only when another process has answered that request. Its other threads
-        // may take requests until then, so that there is more to resend.
+        // A thread of the server may wait in the kernel for the answer to its own request on the
+        // mount. The process can end only when another process has answered that request. Until
+        // then its other threads may take requests, so there is more to resend.
         self.resend();
         let ended = process.ended();
         if ended.is_some() {
@@ -276,14 +278,14 @@ impl Supervisor {
             }
         }
         if ended.is_none() {
-            // Nothing of it may answer once another process does.
+            // The old process must not answer once another one does.
             process.kill(Signal::KILL);
             self.lingering.push(process);
         }
         self.succeed()
     }
 
-    /// Counts another death. Gives the mount up where that was one too many.
+    /// Counts a death. Gives the mount up after too many.
     fn died(&mut self) -> Next {
         let now = Instant::now();
         self.deaths.push_back(now);
@@ -306,7 +308,7 @@ impl Supervisor {
         self.give_up()
     }
 
-    /// Leaves a dead mount: a directory that looks empty would mislead its users.
+    /// Leaves a dead mount, because an empty directory would mislead users.
     fn give_up(&mut self) -> Next {
         if let Err(error) = self.kept.abort() {
             tracing::warn!("requests fail once all processes of the mount have ended: {error}");
@@ -327,7 +329,7 @@ impl Supervisor {
         Next::End
     }
 
-    /// Puts the successor in the server's place, or starts one.
+    /// Makes the successor the server, or starts one.
     fn succeed(&mut self) -> Next {
         match self.successor.take() {
             Some(successor) if successor.is_ready => {
@@ -343,7 +345,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts a server where there is none.
+    /// Starts a server when there is none.
     fn replace(&mut self) -> Next {
         loop {
             match Successor::start(&self.kept, &self.origin, None) {
@@ -361,7 +363,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts a successor because `asker` wants one.
+    /// Starts a successor at the request of `asker`.
     fn restart(&mut self, asker: Asker) {
         if self.successor.is_some() {
             return asker.tell("a restart is under way already");
@@ -385,7 +387,7 @@ impl Supervisor {
                     successor.is_ready = true;
                 }
                 match &self.server {
-                    // If it has just ended, that shows next.
+                    // If the server has just ended, the next event says so.
                     Some(server) => {
                         let _gone = FromSupervisor::leave(&server.process.channel);
                         Next::Wait
@@ -394,7 +396,7 @@ impl Supervisor {
                 }
             }
             FromServer::End => self.successor_failed("the new process ended before it was ready"),
-            // It says no more before it serves.
+            // A successor sends nothing else before it serves.
             _ => Next::Wait,
         }
     }
@@ -418,9 +420,9 @@ impl Supervisor {
 
     /// Handles a wait without an event: a deadline has passed, or a server lingers.
     ///
-    /// A thread of such a server may hang in the kernel until a request is answered that another of its
-    /// threads was only just reading when it was killed, and that was not sent again with the rest. The
-    /// kernel counts it as read a moment later, and nothing says when.
+    /// A thread of a lingering server may hang in the kernel until a request is answered. Another
+    /// of its threads may have been reading that request when it was killed, so it was not resent
+    /// with the others. The kernel counts it as read a moment later, without any notification.
     fn time_out(&mut self) -> Next {
         if !self.lingering.is_empty() {
             self.resend();
@@ -433,8 +435,7 @@ impl Supervisor {
         }
         let is_late = |server: &Serving| server.leaves.is_some_and(|until| until <= Instant::now());
         if self.server.as_ref().is_some_and(is_late) {
-            // It takes no more requests. If it takes one all the same, that is sent again when it has
-            // ended.
+            // The server takes no more requests. If it does, they are resent when it has ended.
             self.resend();
             self.lingering.extend(self.server.take().map(|server| {
                 server.process.kill(Signal::KILL);
@@ -448,7 +449,6 @@ impl Supervisor {
         ))
     }
 
-    /// Waits for a server that lingered and has ended.
     fn reap(&mut self, at: usize) -> Next {
         let process = self.lingering.swap_remove(at);
         if let Err(error) = process.wait() {

@@ -11,19 +11,19 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::super::daemon;
 
-/// How long a process may take to end after its lifeline has.
+/// How long a process may take to exit after its lifeline closed.
 const SOON: Duration = Duration::from_millis(50);
 
-/// The circumstances that each server of a mount is started in.
 pub struct Origin {
-    /// Where relative names of the command line begin.
+    /// The directory to which names on the command line are relative.
     pub directory: PathBuf,
-    /// The mount namespace that has the mount, where the supervisor lives in a copy of it.
+    /// The mount namespace of the mount. Set if the supervisor runs in a copy of it.
     pub namespace: Option<MountNamespace>,
 }
 
 impl Origin {
-    /// Tells the mount where it was made. A mount may have ended by then, with its namespace.
+    /// Records the mount namespace in `kept`. The mount may have ended meanwhile, with its
+    /// namespace.
     pub fn tell(&self, kept: &mut Kept) {
         let joined = self.namespace.as_ref().map(|made| kept.made_in(made));
         if let Some(Err(error)) = joined
@@ -39,22 +39,22 @@ pub struct Process {
     child: Child,
     /// The supervisor's end of the socket.
     pub channel: Channel,
-    /// Readable when it is dead. A thread of it may be held up in the kernel until the mount is served again, and the socket
-    /// ends with the last one only.
+    /// Readable when the process is dying. One of its threads may hang in the kernel until the
+    /// mount is served again, and the socket closes only with the last thread.
     pub lifeline: Option<OwnedFd>,
-    /// Readable when all of it has ended. Nothing before Linux 5.3.
+    /// Readable when all threads have ended. `None` before Linux 5.3.
     whole: Option<OwnedFd>,
 }
 
 impl Process {
-    /// Starts the process that makes the mount, with the standard files of this one.
+    /// Starts the process that makes the mount, with the standard files of this process.
     pub fn first(origin: &Origin) -> io::Result<Self> {
         let process = Self::start(origin, Stdio::inherit(), Stdio::inherit())?;
         FromSupervisor::make(&process.channel)?;
         Ok(process)
     }
 
-    /// Starts a process with the arguments of this one and the program that is installed now.
+    /// Starts the currently installed program with the arguments of this process.
     pub fn start(origin: &Origin, stdout: Stdio, stderr: Stdio) -> io::Result<Self> {
         let (channel, theirs) = Channel::pair()?;
         let (mut command, secrets) = daemon::server_command(origin.namespace.as_ref())?;
@@ -75,8 +75,9 @@ impl Process {
         })
     }
 
-    /// Returns the descriptors to poll: they are readable when it sends a message or ends. One that
-    /// `lingers` is watched until all of it has ended, as its socket may have ended before.
+    /// Returns the descriptors to poll. They are readable when the process sends a message or ends.
+    /// A process that `lingers` is watched until all its threads have ended, because its socket may
+    /// have closed before.
     pub fn signs(&self, lingers: bool) -> Vec<BorrowedFd<'_>> {
         let channel = self.channel.as_fd();
         match (lingers, &self.whole) {
@@ -89,7 +90,7 @@ impl Process {
         }
     }
 
-    /// Returns the event, when one of the [`signs`](Self::signs) is readable.
+    /// Returns the event of a readable descriptor of [`signs`](Self::signs).
     pub fn happened(&self, lingers: bool, sign: usize) -> FromServer {
         match (lingers, sign) {
             (false, 0) => self.said(),
@@ -97,7 +98,7 @@ impl Process {
         }
     }
 
-    /// Returns its next message. One that is not understood counts as the end, and kills the process.
+    /// Receives the next message. An invalid message kills the process and counts as its end.
     fn said(&self) -> FromServer {
         FromServer::receive(&self.channel).unwrap_or_else(|error| {
             tracing::error!("the process that serves the mount: {error}");
@@ -106,21 +107,20 @@ impl Process {
         })
     }
 
-    /// Sends it a signal.
     pub fn kill(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // It is a child that was not waited for, so the number is still its own.
+            // The process is a child that was not waited for, so its id was not reused.
             let _ended_already = kill_process(pid, signal);
         }
     }
 
-    /// Returns how it ended, if all of it has, or does so soon.
+    /// Returns the exit status, if the process has ended or does so soon.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.ended_within(SOON)
     }
 
-    /// Waits at most `patience` for its end. Returns how it ended, if all of it has.
+    /// Waits at most `patience`. Returns the exit status if the process has ended.
     pub fn ended_within(&mut self, patience: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + patience;
         loop {
@@ -132,12 +132,10 @@ impl Process {
         }
     }
 
-    /// Waits for its end, and returns how it ended.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 
-    /// Returns the process itself.
     pub const fn child(&mut self) -> &mut Child {
         &mut self.child
     }

@@ -1,4 +1,4 @@
-//! A process that is to serve a mount, and does not yet.
+//! A process that will serve a mount and is not ready yet.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -13,49 +13,44 @@ use rustix::process::Signal;
 use super::server::{Origin, Process};
 use crate::error::without_errno;
 
-/// How long a new process may take to open the image: servers may be slow.
+/// Time limit for opening the image, which may be on a slow server.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long its last words may take to arrive.
+/// Time limit for the last error messages to arrive.
 const PARTING: Duration = Duration::from_secs(5);
-/// The most that is passed on of what it says.
+/// Bytes of the error messages that are passed on.
 const MAX_WORDS: usize = 16 << 10;
 
-/// The process that asked for a restart.
 pub struct Asker(UnixStream);
 
 impl Asker {
-    /// Creates one for the process at the other end of this socket.
     pub fn new(socket: OwnedFd) -> Self {
         Self(UnixStream::from(socket))
     }
 
-    /// Says why there is no new process.
     pub fn tell(mut self, words: &str) {
-        // A caller that has gone away needs no answer.
+        // A caller that has disconnected needs no answer.
         let _gone = self.0.write_all(words.trim_end().as_bytes());
     }
 }
 
-/// Receives all that a process writes to standard error, when it ends.
+/// Receives the standard error of a process when it ends.
 type Words = Option<Receiver<Vec<u8>>>;
 
-/// The process, from its start until it serves or fails.
 pub struct Successor {
     pub process: Process,
-    /// Whether it can take over.
+    /// Whether the process can take over.
     pub is_ready: bool,
-    /// When it must be ready.
     pub until: Instant,
     asker: Option<Asker>,
     words: Words,
 }
 
 impl Successor {
-    /// Starts a process and offers it the mount. The byte on its standard output, which is the asker's
-    /// socket, says that it serves the mount; it reports earlier errors on its standard error. Without
-    /// an asker, that is the supervisor's log.
+    /// Starts a process and offers it the mount. A byte on its standard output, which is the
+    /// asker's socket, says that it serves the mount. Earlier errors are written to its standard
+    /// error, which without an asker is the supervisor's log.
     ///
-    /// Fails with a message for the log, which the asker has received.
+    /// Fails with a message for the log, which the asker has also received.
     pub fn start(kept: &Kept, origin: &Origin, asker: Option<Asker>) -> Result<Self, String> {
         let started = Self::try_start(kept, origin, asker.as_ref());
         match started {
@@ -90,7 +85,7 @@ impl Successor {
         };
         let mut process = Process::start(origin, stdout, stderr)?;
         let words = process.child().stderr.take().and_then(listen);
-        // If it has ended already, that shows next.
+        // If the process has already ended, the next event says so.
         if let Err(error) = kept.offer(&process.channel) {
             process.kill(Signal::KILL);
             return Err(io::Error::other(error));
@@ -98,14 +93,14 @@ impl Successor {
         Ok((process, words))
     }
 
-    /// Has it serve the mount.
+    /// Lets the process serve the mount.
     pub fn let_go(self) -> Process {
-        // If it has ended, that shows next.
+        // If the process has ended, the next event says so.
         let _gone = FromSupervisor::go(&self.process.channel);
         self.process
     }
 
-    /// Ends it, since it is not needed, and tells the asker why.
+    /// Ends the process, which is not needed, and tells the asker why.
     pub fn refuse(self, why: &str) {
         end(self.process);
         if let Some(asker) = self.asker {
@@ -113,8 +108,8 @@ impl Successor {
         }
     }
 
-    /// Ends it, where it has not ended by itself, and tells the asker what it said, or else
-    /// `else_said`. Returns what the asker was told.
+    /// Ends the process if it still runs. Tells the asker its error messages, or `else_said` if
+    /// there are none. Returns what the asker was told.
     pub fn fail(self, else_said: &str) -> String {
         let words = last_words(self.process, self.words, else_said);
         if let Some(asker) = self.asker {
@@ -124,7 +119,7 @@ impl Successor {
     }
 }
 
-/// Takes what it says, so that it is never held up.
+/// Reads the process's standard error, so that writing never blocks it.
 fn listen(mut stderr: ChildStderr) -> Words {
     let (all, heard) = sync_channel(1);
     let thread = std::thread::Builder::new().name("restart-words".to_string());
@@ -134,7 +129,7 @@ fn listen(mut stderr: ChildStderr) -> Words {
             let room = MAX_WORDS.saturating_sub(words.len());
             words.extend_from_slice(piece.get(..count.min(room)).unwrap_or_default());
         }
-        // The other end is dropped when the process serves.
+        // The receiver is dropped when the process serves.
         let _is_dropped = all.send(words);
     });
     listening.ok().map(|_| heard)
@@ -147,12 +142,12 @@ fn end(process: Process) {
     }
 }
 
-/// Returns what a process printed before it ended, or else `else_said`. Waits for its end, and ends it
-/// if that takes long: the socket to it may have ended before it has reported why.
+/// Returns the error messages of a process, or `else_said` if there are none. Waits for its end,
+/// and kills it if that takes long: its socket may close before it has reported the reason.
 fn last_words(mut process: Process, words: Words, else_said: &str) -> String {
     let by_itself = match &words {
         Some(words) => words.recv_timeout(PARTING).ok(),
-        // It reports to the log itself.
+        // The process itself writes to the log.
         None => {
             process.ended_within(PARTING);
             None

@@ -1,4 +1,4 @@
-//! Pages as a browser shows them: headless Chromium, without a network.
+//! Pages in a browser: headless Chromium without a network.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use forerun_testkit::{TempDir, require, temp_dir};
 use serde_json::Value;
 
-/// Functions for the scripts of tests: rows of tables as lists, and events as a reader makes them.
+/// Functions for the tests' scripts: rows of tables as lists, and a reader's events.
 const HELPERS: &str = r##"
 const rows = (id) => Object.fromEntries([...document.querySelectorAll("#" + id + " tr[data-key]")].map((row) =>
   [row.dataset.key, [...row.cells].map((cell) => cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value))]));
@@ -21,23 +21,22 @@ const tipText = () => document.getElementById("tip").hidden ? "" : document.getE
 const viewNow = () => JSON.parse(document.documentElement.dataset.view);
 "##;
 
-/// A browser with a profile of its own.
 pub struct Browser {
     dir: TempDir,
 }
 
 impl Browser {
-    /// Returns the browser; nothing where there is none, which is reported then.
+    /// Returns a browser. Without Chromium, reports that and returns `None`.
     pub fn new() -> Option<Self> {
         require::program("chromium")?;
         let dir = temp_dir("browser");
         Some(Self { dir })
     }
 
-    /// Opens a copy of a page, runs `script` in it, which returns an object, and returns that.
+    /// Opens a copy of a page and runs `script` in it. Returns the object that the script returns.
     ///
     /// # Panics
-    /// If the page or the script writes to the console: errors, refused requests.
+    /// If the page or the script writes to the console, which includes errors and refused requests.
     #[track_caller]
     pub fn run(&self, page: &Path, script: &str) -> Value {
         let text = fs::read_to_string(page).unwrap();
@@ -90,7 +89,6 @@ impl Browser {
     }
 }
 
-/// Decodes `%` and two digits.
 fn decoded(text: &str) -> Vec<u8> {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Runs the program as a user does, on images that genromfs made.
+//! Runs the program as a user does, on images made by genromfs.
 
 pub mod browser;
 pub mod place;
@@ -15,10 +15,9 @@ use std::process::{Command, Output, Stdio};
 use forerun_testkit::{TempDir, genromfs, temp_dir};
 use serde_json::Value;
 
-/// Bytes of the large file of [`Fixture`].
+/// Length of the large file of [`Fixture`].
 pub const BIG: usize = 3_000_000;
 
-/// The result of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -27,7 +26,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Returns what `--stats --json` told of each image at a server.
+    /// Returns the `--stats --json` output for each remote image.
     pub fn remotes(&self) -> Vec<Value> {
         let remotes = self.stderr.lines().filter_map(|line| {
             let value: Value = serde_json::from_str(line).ok()?;
@@ -45,8 +44,8 @@ impl Ran {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.stdout)))
     }
 
-    /// Returns the mounts in the answer of `status --json` that are not dead: other tests, which run beside this one, may have
-    /// dead ones.
+    /// Returns the mounts in the answer of `status --json` that are not dead. Other tests run at
+    /// the same time and may have dead mounts.
     pub fn mounts(&self) -> Value {
         let mut mounts = self.json();
         mounts
@@ -56,21 +55,22 @@ impl Ran {
         mounts
     }
 
-    /// Asserts that it succeeded and complained of nothing.
+    /// Asserts that the command succeeded without a message.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""));
         self
     }
 
-    /// Asserts that it failed with that code and exactly these lines on standard error.
+    /// Asserts that the command failed with `code` and exactly these lines on standard error.
     #[track_caller]
     pub fn fails(&self, code: i32, stderr: &str) {
         assert_eq!((self.code, self.stderr.trim_end()), (Some(code), stderr));
     }
 }
 
-/// Returns a command line of the program under test: in the C locale, UTC, nothing on standard input.
+/// Returns a command line of the program under test, in the C locale and UTC, with empty standard
+/// input.
 pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forerun"));
     command
@@ -81,7 +81,7 @@ pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Returns the result, without the line in which pack and convert sum up, as it has a time in it.
+/// Returns the result without the summary line of pack and convert, because that contains a time.
 pub fn ran(output: Output) -> Ran {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let is_summary = |line: &&str| line.contains(" in, ") && line.ends_with(" s\n");
@@ -93,8 +93,8 @@ pub fn ran(output: Output) -> Ran {
     }
 }
 
-/// Runs a script in `dir` as a user without privileges, in a user namespace in which that is root. `$0`
-/// is the program under test; `mnt` is a directory that is the user's, as is `listing`, a file.
+/// Runs a script in `dir` as an unprivileged user who is root in a user namespace. `$0` is the
+/// program under test. The user owns the directory `mnt` and the file `listing`.
 #[track_caller]
 pub fn in_namespace(dir: &Path, script: &str) {
     const NOBODY: u32 = 65534;
@@ -123,7 +123,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Creates the tree and an image of it; nothing where genromfs is missing, which is reported then.
+    /// Creates the tree and an image of it. Without genromfs, reports that and returns `None`.
     pub fn new() -> Option<Self> {
         let fixture = Self::tree();
         let made = genromfs(
@@ -155,8 +155,8 @@ impl Fixture {
         self.dir.path().join(name)
     }
 
-    /// Returns a command that runs in the directory of the fixture, so that messages hold no random
-    /// names.
+    /// Returns a command that runs in the directory of the fixture, so that messages contain no
+    /// random names.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
         command.current_dir(self.dir.path());
@@ -167,7 +167,6 @@ impl Fixture {
         ran(self.command(args).output().expect("forerun starts"))
     }
 
-    /// Runs with a file as standard input.
     pub fn run_with(&self, args: &[&str], stdin: &Path) -> Ran {
         let file = fs::File::open(stdin).unwrap();
         ran(self
@@ -177,7 +176,6 @@ impl Fixture {
             .expect("forerun starts"))
     }
 
-    /// Runs with bytes through a pipe as standard input.
     pub fn run_piped(&self, args: &[&str], stdin: Vec<u8>) -> Ran {
         use std::io::Write;
         let mut child = self
@@ -208,7 +206,6 @@ pub fn big() -> Vec<u8> {
     (0..BIG).map(|_| next()).collect()
 }
 
-/// Returns the sum of a field of several objects.
 pub fn sum_of(objects: &[Value], field: &str) -> u64 {
     let fields = objects.iter().map(|object| object[field].as_u64().unwrap());
     fields.sum()

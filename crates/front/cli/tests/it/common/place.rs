@@ -1,4 +1,5 @@
-//! A place to work in with images at servers: a tree, an image of it, a cache and sockets of its own.
+//! A directory to work in with remote images: a tree, an image of it, a cache and a socket
+//! directory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +12,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{Ran, command, ran};
 
-/// A directory with a tree, an image of it, and places of its own for the cache and for sockets.
 pub struct Place {
     pub dir: TempDir,
 }
@@ -51,7 +51,7 @@ impl Place {
         ran(self.command(args).output().unwrap())
     }
 
-    /// Mounts in the foreground; answers when this returns.
+    /// Mounts in the foreground. Returns when the mount answers.
     pub fn mount(&self, args: &[&str], name: &str) -> Mounted<'_> {
         let mut command = self.command(&[&["mount", "-f"], args, &[name, "mnt"]].concat());
         let log = fs::File::create(self.path("log")).unwrap();
@@ -92,7 +92,7 @@ impl Mounted<'_> {
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
-        // After a failed test only: what was ended is gone.
+        // Has an effect only after a failed test.
         let _ = self.place.run(&["umount", "mnt"]);
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -112,7 +112,6 @@ pub fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a name in a registry.
 pub fn name_at(registry: &DockerRegistry, tag: &str) -> String {
     format!("oci://{}/a/app:{tag}", registry.authority())
 }

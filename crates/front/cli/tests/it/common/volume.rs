@@ -1,4 +1,4 @@
-//! Volumes that mkfs.exfat makes, mounted by the command.
+//! Volumes made by mkfs.exfat and mounted by the command.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,13 +9,14 @@ use forerun_testkit::{TempDir, eventually, require, temp_dir};
 
 use super::{Ran, command, ran};
 
-/// A volume `card.img` of 16 MiB by mkfs.exfat, and a directory to mount it on. Unmounted in the end.
+/// A volume `card.img` of 16 MiB made by mkfs.exfat, and a directory to mount it on. Unmounted when
+/// dropped.
 pub struct Volume {
     pub dir: TempDir,
 }
 
 impl Volume {
-    /// Creates a volume; nothing where a program, root or FUSE is missing.
+    /// Creates a volume. Returns `None` without the programs, root or FUSE.
     pub fn new(name: &str) -> Option<Self> {
         let tools = ["mkfs.exfat", "fsck.exfat"].map(require::program);
         if !require::root() || !require::fuse() || tools.contains(&None) {
@@ -42,7 +43,6 @@ impl Volume {
         self.path("mnt")
     }
 
-    /// Runs a program on the image.
     #[track_caller]
     pub fn tool(&self, program: &str, options: &[&str]) {
         let mut tool = Command::new(program);
@@ -51,13 +51,13 @@ impl Volume {
         assert!(output.status.success(), "{program}: {text}");
     }
 
-    /// Lets all users look into its directory.
+    /// Makes the directory readable for all users.
     pub fn open_to_all(&self) {
         let open = fs::Permissions::from_mode(0o755);
         fs::set_permissions(self.dir.path(), open).unwrap();
     }
 
-    /// Runs the command with the image behind `before`, and `after` that.
+    /// Runs the command with the arguments `before`, the image, and `after`.
     pub fn forerun(&self, before: &[&str], after: &[&str]) -> Ran {
         let mut all = command(before);
         all.arg(self.image())
@@ -74,7 +74,7 @@ impl Volume {
         ran(command(&all).output().unwrap())
     }
 
-    /// Unmounts it, and has fsck.exfat judge it.
+    /// Unmounts the volume, and checks it with fsck.exfat.
     #[track_caller]
     pub fn umount(&self) {
         unmount(&self.mnt());
@@ -90,8 +90,8 @@ impl Drop for Volume {
     }
 }
 
-/// Unmounts a directory. A child of another test that is not yet at its `exec` has copies of the files
-/// that were open, so the mount may be in use for a moment longer.
+/// Unmounts a directory. A child of another test that has not yet reached its `exec` has copies of
+/// the open files, so the mount may stay in use for a moment.
 #[track_caller]
 pub fn unmount(dir: &Path) {
     eventually("the mount can be taken down", || {
@@ -104,7 +104,7 @@ pub fn unmount(dir: &Path) {
     });
 }
 
-/// Returns a command that runs a program as a user without privileges.
+/// Returns a command that runs a program as an unprivileged user.
 pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut setpriv = Command::new("setpriv");
     setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
@@ -112,7 +112,7 @@ pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     setpriv
 }
 
-/// A tmpfs of 8 MiB on a directory, unmounted in the end.
+/// A tmpfs of 8 MiB on a directory. Unmounted when dropped.
 pub struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {

@@ -1,4 +1,4 @@
-//! A process whose processor time and memory are watched.
+//! Measures the CPU time and memory of a process.
 
 use std::fs;
 use std::io::Read;
@@ -6,27 +6,26 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Processor time that a command may take.
+/// Limit on the CPU time of a command.
 const PROCESSOR: Duration = Duration::from_secs(10);
-/// Time after which a command hangs. Other tests run beside this one.
+/// A command that takes longer hangs. Other tests run at the same time.
 const HANGS: Duration = Duration::from_secs(120);
-/// Memory that a command may have, in KiB.
+/// Limit on the memory of a command, in KiB.
 const MEMORY: u64 = 256 << 10;
-/// Clock ticks of /proc in a second.
+/// Clock ticks of /proc per second.
 const TICKS: u64 = 100;
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// The resources that a process took.
 #[derive(Debug, Default)]
 pub struct Watched {
     pub code: Option<i32>,
     pub stderr: String,
-    /// The most memory that it had resident, in KiB; 0 for one that ended at once.
+    /// Peak resident memory in KiB; 0 if the process ended at once.
     pub peak: u64,
     pub processor: Duration,
 }
 
-/// A process that is being watched; killed when dropped.
+/// A measured process, which is killed when dropped.
 pub struct Running {
     child: Child,
     began: Instant,
@@ -43,13 +42,12 @@ impl Drop for Running {
     }
 }
 
-/// Runs a command to its end.
 pub fn watch(command: &mut Command, what: &str) -> Watched {
     let mut running = Watched::start(command.stderr(Stdio::piped()));
     let mut pipe = running.child.stderr.take().unwrap();
     let stderr = std::thread::spawn(move || {
         let mut text = Vec::new();
-        // Complaints by the hundred thousand are not all kept.
+        // Keeps only the start of very long error output.
         let _ = (&mut pipe).take(1 << 20).read_to_end(&mut text);
         let _ = std::io::copy(&mut pipe, &mut std::io::sink());
         String::from_utf8_lossy(&text).into_owned()
@@ -70,7 +68,7 @@ impl Watched {
         }
     }
 
-    /// Fails where the process took too much, was killed, or panicked.
+    /// Fails if the process used too much, was killed, or panicked.
     #[track_caller]
     pub fn judge(&self, what: &str, args: &[&str]) {
         let told = self.stderr.get(..2000).unwrap_or(&self.stderr);
@@ -88,7 +86,7 @@ impl Watched {
 }
 
 impl Running {
-    /// Looks at the process, after a moment. What it takes after the last look is not seen.
+    /// Measures the process after a pause. Usage after the last measurement is missed.
     pub fn is_running(&mut self, what: &str) -> bool {
         if self.is_over {
             return false;
@@ -99,7 +97,7 @@ impl Running {
         let peak = peak.and_then(|peak| peak.split_whitespace().next()?.parse().ok());
         self.so_far.peak = peak.unwrap_or(0).max(self.so_far.peak);
         let stat = fs::read_to_string(format!("{dir}/stat")).unwrap_or_default();
-        // Behind the name, which may contain anything, the 12th and 13th field.
+        // Fields 12 and 13 after the name, which may contain anything.
         let fields = stat.rsplit(')').next().unwrap_or_default();
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
@@ -116,7 +114,6 @@ impl Running {
         true
     }
 
-    /// Returns what the process took. It has ended.
     pub fn ended(mut self) -> Watched {
         assert!(self.is_over);
         std::mem::take(&mut self.so_far)

@@ -1,4 +1,4 @@
-//! Apptainer: the calls that its image driver makes, and with FORERUN_EXTRAS the program itself.
+//! Apptainer: the calls of its image driver and, with FORERUN_EXTRAS, the program itself.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -15,7 +15,7 @@ use super::{BOTH, By, Names, is_mounted};
 
 const USER: u32 = 65534;
 
-/// Where the image begins in a file: behind the header of a SIF, as Apptainer writes it.
+/// Offset of the image in a SIF file, as Apptainer writes it.
 const OFFSET: usize = 36_864;
 
 /// Creates the links, an image behind a header, and a directory to mount on.
@@ -32,8 +32,9 @@ fn names() -> Option<Names> {
     Some(names)
 }
 
-/// Starts a mount as the image driver does: an open file as the source, a process group of its own, hardly any
-/// environment, and pipes for both outputs. The owner is named where the usage tells of `-o uid=`.
+/// Starts a mount as the image driver does: an open file as the source, its own process group, an
+/// almost empty environment, and pipes for both outputs. Passes the owner if the usage mentions `-o
+/// uid=`.
 fn start(names: &Names, by: By, image: &str) -> Child {
     let usage = names.run(by, ".", &["squashfuse_ll"]);
     let takes_owner = usage.text().contains("-o uid=") || usage.stderr.contains("-o uid=");
@@ -51,7 +52,6 @@ fn start(names: &Names, by: By, image: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits for the end. Returns the exit code and both outputs.
 fn end(mut child: Child) -> (Option<i32>, String) {
     let mut told = String::new();
     child
@@ -76,7 +76,7 @@ fn the_image_driver_finds_its_mount_and_stops_it() {
     };
     let mnt = names.path("mnt");
     for by in BOTH {
-        // It waits for the target in the table of mounts, and takes what the program prints for an error.
+        // Apptainer waits for the target in the mount table, and treats any output as an error.
         let child = start(&names, by, "box.sif");
         eventually("the target is mounted", || is_mounted(&mnt));
         let read = fs::read_to_string(mnt.join("etc/passwd")).unwrap();
@@ -85,17 +85,17 @@ fn the_image_driver_finds_its_mount_and_stops_it() {
             rustix::mount::unmount(&mnt, UnmountFlags::empty()).is_ok()
         });
         assert_eq!(end(child), (Some(0), String::new()), "{by:?}: unmounted");
-        // Where something else failed, it ends the program before anything is unmounted.
+        // After another failure, Apptainer ends the program before unmounting.
         let child = start(&names, by, "box.sif");
         eventually("the target is mounted", || is_mounted(&mnt));
         let killed = Command::new("kill").arg(child.id().to_string()).status();
         assert!(killed.unwrap().success());
         let (code, told) = end(child);
-        // Debian's program returns the number of the signal, negated.
+        // Debian's program returns the negated number of the signal.
         let expected = if by == By::Forerun { 0 } else { 256 - 15 };
         assert_eq!((code, told.as_str()), (Some(expected), ""), "{by:?}");
         assert!(!is_mounted(&mnt), "{by:?}");
-        // Lines on standard error become the message of Apptainer.
+        // Lines on standard error become Apptainer's message.
         let (code, told) = end(start(&names, by, "cut.sif"));
         assert_ne!(code, Some(0), "{by:?}");
         let text = "Something went wrong trying to read the squashfs image.\n";
@@ -105,7 +105,6 @@ fn the_image_driver_finds_its_mount_and_stops_it() {
     }
 }
 
-/// Runs Apptainer as a user without root, with the names first in PATH.
 fn apptainer(names: &Names, words: &[&str]) -> Output {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", names.path("bin").display());
@@ -120,7 +119,6 @@ fn apptainer(names: &Names, words: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Creates the directory of a user, with a root directory of a container in it.
 fn plant_root(names: &Names) {
     let root = names.path("home/rootfs");
     for dir in [
@@ -146,7 +144,8 @@ fn chown_all(dir: &Path) {
     }
 }
 
-/// Builds a SIF by the name mksquashfs, runs it by the name squashfuse_ll, and unpacks it by the name unsquashfs.
+/// Builds a SIF with mksquashfs, runs it with squashfuse_ll, and unpacks it with unsquashfs, all of
+/// them links to forerun.
 #[test]
 fn apptainer_builds_runs_and_unpacks_an_image() {
     if std::env::var_os("FORERUN_EXTRAS").is_none() {

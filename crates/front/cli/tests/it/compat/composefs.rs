@@ -1,5 +1,5 @@
-//! `mkcomposefs`, `mount.composefs` and `composefs-info`. Debian 12 has none of them: their documented output is
-//! expected, and digests of mkcomposefs 1.0.8 are compared in the tests of the format.
+//! `mkcomposefs`, `mount.composefs` and `composefs-info`. Debian 12 has none of them, so their
+//! documented output is expected. The tests of the format compare digests with mkcomposefs 1.0.8.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -86,7 +86,7 @@ fn images_are_made_and_listed() {
     );
 }
 
-/// Checks that the image of a dump is that of the reference implementation.
+/// The image of a dump must equal that of the reference implementation.
 #[test]
 fn images_are_made_of_dumps() {
     let Some(names) = names() else {
@@ -143,7 +143,8 @@ fn skipped_devices_include_whiteouts() {
     assert_eq!(listed("--skip-devices "), "");
 }
 
-/// The expected text is that of composefs-info of composefs' sources for the same tree.
+/// The expected text is the output of composefs-info, built from the composefs sources, for the
+/// same tree.
 #[test]
 fn listed_names_are_escaped() {
     let Some(names) = names() else {
@@ -311,7 +312,7 @@ fn mistakes_are_named() {
     }
 }
 
-/// Checks that a script does not take an image for complete whose objects are not understood.
+/// A script must not mistake an image for complete if its objects are not understood.
 #[test]
 fn objects_of_other_names_are_listed_or_an_error() {
     let Some(names) = names().filter(|_| require::root()) else {

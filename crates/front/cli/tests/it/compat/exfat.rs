@@ -1,4 +1,4 @@
-//! `mkfs.exfat`, `fsck.exfat`, `exfatlabel` and `mount.exfat`, beside those of Debian.
+//! `mkfs.exfat`, `fsck.exfat`, `exfatlabel` and `mount.exfat`, compared with Debian's programs.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -16,7 +16,6 @@ fn names() -> Option<Names> {
     Some(names)
 }
 
-/// Creates an empty file for a volume.
 fn blank(names: &Names) {
     let _not_there = fs::remove_file(names.path("v"));
     File::create(names.path("v"))
@@ -30,7 +29,7 @@ fn run(names: &Names, by: By, line: &str) -> Ran {
     names.run(by, ".", &words)
 }
 
-/// Returns the lines of standard output but for the version.
+/// Returns the lines of standard output except the version.
 fn told(ran: &Ran) -> Vec<String> {
     let lines = ran
         .text()
@@ -39,7 +38,7 @@ fn told(ran: &Ran) -> Vec<String> {
     lines.map(str::to_string).collect()
 }
 
-/// Makers of volumes, with what `exfatlabel` then shows.
+/// Callers that make volumes, and the label that `exfatlabel` then shows.
 const MKFS: &[(&str, &str, &str)] = &[
     ("udisks", "mkfs.exfat v", ""),
     ("udisks", "mkfs.exfat -L CARD v", "label: CARD"),
@@ -155,7 +154,7 @@ fn mistakes_have_the_same_exit_code() {
         let [other, ours] = BOTH.map(|by| run(&names, by, line));
         assert_eq!(ours.code, other.code, "{line}: {}", ours.stderr);
     }
-    // The same message where there is one.
+    // Both programs print the same message, if any.
     for line in [
         "fsck.exfat none",
         "fsck.exfat list",
@@ -200,7 +199,7 @@ fn damage_is_found_and_repaired() {
     let [other, ours] = BOTH.map(|by| run(&names, by, "fsck.exfat -n v"));
     assert_eq!((told(&other), other.code), (told(&ours), ours.code));
     assert_eq!(ours.code, Some(0));
-    // The allocation bitmap says of clusters in use that they are free.
+    // The allocation bitmap marks used clusters as free.
     let file = File::options()
         .read(true)
         .write(true)
@@ -260,7 +259,7 @@ fn volumes_are_mounted() {
         (metadata.uid(), metadata.gid(), metadata.mode() & 0o777),
         (5, 6, 0o640)
     );
-    // Waits until the volume is durable, which umount(8) does not.
+    // Waits until the volume is durable, unlike umount(8).
     crate::common::volume::unmount(&names.path("mnt"));
     let checked = run(&names, By::Other, "fsck.exfat -n v");
     assert_eq!(told(&checked), ["v: clean. directories 1, files 1"]);

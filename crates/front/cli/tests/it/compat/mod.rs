@@ -1,4 +1,4 @@
-//! Names of other programs: the same command line, run by forerun and by the program whose name it is.
+//! Other program names: the same command line, run by forerun and by the program with the name.
 
 mod apptainer;
 mod composefs;
@@ -18,10 +18,9 @@ use forerun_testkit::{TempDir, require, temp_dir};
 
 use crate::common::{Ran, command, ran};
 
-/// The program that runs a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// forerun, under the name of the other program.
+    /// forerun under the name of the other program.
     Forerun,
     Other,
 }
@@ -34,7 +33,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Creates it; nothing where one of the other programs or mksquashfs is missing.
+    /// Creates the directory. Returns `None` if one of the other programs or mksquashfs is missing.
     pub fn new(names: &[&str]) -> Option<Self> {
         let mut needed = names.iter().chain(&["mksquashfs"]);
         if !needed.all(|name| require::program(name).is_some()) {
@@ -61,7 +60,7 @@ impl Names {
         Some(this)
     }
 
-    /// Creates the tree: each kind of file that a user can make.
+    /// Creates the tree, with each kind of file that a user can make.
     fn plant(&self) {
         let tree = self.path("tree");
         fs::create_dir_all(tree.join("usr/bin")).unwrap();
@@ -85,7 +84,6 @@ impl Names {
         self.dir.path().canonicalize().unwrap().join(name)
     }
 
-    /// Runs a program that has to succeed.
     #[track_caller]
     pub fn tool(&self, line: &[&str]) {
         let (program, args) = line.split_first().unwrap();
@@ -127,7 +125,6 @@ impl Names {
     }
 }
 
-/// Returns whether something is mounted on the directory.
 pub fn is_mounted(dir: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.contains(&format!(" {} ", dir.display()))

@@ -1,4 +1,4 @@
-//! `squashfuse` and `squashfuse_ll`, beside those of Debian.
+//! `squashfuse` and `squashfuse_ll`, compared with Debian's programs.
 
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,7 +14,7 @@ use crate::common::volume::Volume;
 
 const PROGRAMS: [&str; 2] = ["squashfuse", "squashfuse_ll"];
 
-/// Creates the links, an image, an image behind 4096 other bytes, and a directory to mount on.
+/// Creates the links, an image, an image after 4096 other bytes, and a directory to mount on.
 fn names() -> Option<Names> {
     if !require::root() || !require::fuse() {
         return None;
@@ -142,7 +142,6 @@ fn unmount(dir: &Path) {
     });
 }
 
-/// Lists names, kinds, modes, owners, sizes and times below a directory.
 fn tree_of(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![dir.to_path_buf()];
@@ -240,7 +239,7 @@ fn mistakes_have_the_same_text_and_exit_code() {
             let told = |ran: &crate::common::Ran| (ran.code, ran.stderr.clone());
             assert_eq!(told(&other), told(&ours), "{line:?}");
         }
-        // These print the usage, which is forerun's own.
+        // These print the usage, which differs from the other program's.
         for line in [
             &[][..],
             &["-h"],
@@ -274,7 +273,7 @@ fn the_usage_has_the_word_that_apptainer_looks_for() {
     let told = names.run(By::Forerun, ".", &["squashfuse_ll"]);
     assert!(told.stderr.contains("-o uid="), "{}", told.stderr);
     assert_eq!(told.code, Some(254));
-    // charliecloud takes the second word for the version, which must be 0.1.100 or newer.
+    // charliecloud parses the second word as the version, which must be 0.1.100 or newer.
     let told = names.run(By::Forerun, ".", &["squashfuse", "--help"]);
     assert!(
         told.stderr.starts_with("squashfuse 0.5."),
@@ -300,7 +299,8 @@ fn mounted_descriptor(dir: &Path) -> OwnedFd {
     device
 }
 
-/// Starts the line that Apptainer starts in its set-user-id mode: both source and target are descriptors.
+/// Starts the command line that Apptainer uses in its set-user-ID mode, where source and target are
+/// descriptors.
 fn start_like_apptainer(names: &Names, by: By, options: &[&str]) -> Child {
     let image = File::open(names.path("b.AppImage")).unwrap();
     rustix::io::fcntl_setfd(&image, rustix::io::FdFlags::empty()).unwrap();
@@ -308,7 +308,7 @@ fn start_like_apptainer(names: &Names, by: By, options: &[&str]) -> Child {
     let source = format!("/proc/self/fd/{}", image.as_raw_fd());
     let target = format!("/dev/fd/{}", device.as_raw_fd());
     let line = [&["squashfuse_ll"], options, &[&source, &target]].concat();
-    // The descriptors of this process are closed when this returns.
+    // This process's descriptors are closed on return.
     names.command(by, ".", &line).spawn().unwrap()
 }
 
@@ -326,12 +326,12 @@ fn apptainer_passes_a_mounted_descriptor() {
         unmount(&mnt);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{by:?}");
     }
-    // In the background the first process ends, and the mount goes on.
+    // In the background mode, the first process ends and the mount continues.
     let mut child = start_like_apptainer(&names, By::Forerun, &["-o", "ro,offset=4096"]);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(fs::read(mnt.join("etc/passwd")).unwrap().len(), 11);
     unmount(&mnt);
-    // A signal ends the process, and with it the connection; the mount is the caller's.
+    // A signal ends the process and its connection; the mount belongs to the caller.
     let mut child = start_like_apptainer(&names, By::Forerun, &["-f", "-o", "ro,offset=4096"]);
     assert_eq!(fs::read(mnt.join("etc/passwd")).unwrap().len(), 11);
     let killed = Command::new("kill").arg(child.id().to_string()).status();
@@ -361,7 +361,7 @@ fn an_idle_mount_ends_unless_it_is_in_use() {
     eventually("the idle mount ends", || !is_mounted(&mnt));
 }
 
-/// Compares what other users may read: with libfuse `allow_other` alone checks no modes.
+/// Compares what other users may read: with libfuse, `allow_other` alone checks no modes.
 #[test]
 fn allow_other_checks_no_permissions_by_itself() {
     let Some(names) = names() else {
@@ -401,7 +401,7 @@ fn a_volume_is_not_changed_through_a_descriptor() {
         told.stderr
             .contains("a volume that can be written to is mounted on a directory only")
     );
-    // For reading it gets as far as the descriptor.
+    // A read-only mount fails only at the descriptor.
     let told = volume.forerun(&["mount", "-f", "-o", "ro"], &["/dev/fd/99"]);
     assert_eq!(told.code, Some(7), "{}", told.stderr);
 }

@@ -1,4 +1,4 @@
-//! Container images whose layers have tables of contents: parts of them are fetched when they are wanted.
+//! Container images whose layers have tables of contents: parts are fetched on demand.
 
 mod on_disk;
 mod soci;
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::common::place::Place;
 use crate::common::sum_of;
 
-/// Stores layers in a repository: the files `0.blob` and so on, with the descriptors of `layers.json`.
+/// Stores layers in a repository: the files `0.blob` and so on, with the descriptors of
+/// `layers.json`.
 const PUSH: &str = r#"
 import hashlib, json, sys, urllib.request
 base, tag = sys.argv[1], sys.argv[2]
@@ -36,7 +37,7 @@ manifest = {'schemaVersion': 2, 'config': config, 'layers': layers}
 send('PUT', base + '/manifests/' + tag, json.dumps(manifest).encode(), kind)
 "#;
 
-/// Makes archives of random layers, a layout of them, and what umoci unpacks of that in `rootfs`.
+/// Makes archives of random layers, a layout of them, and the tree in `rootfs` that umoci unpacks.
 const LAYERS: &str = r#"
 set -e
 mkdir -p l0/bin l0/etc l0/lib l1/etc l1/lib/new
@@ -56,7 +57,7 @@ done
 umoci unpack --image layout:v unpacked
 "#;
 
-/// A container image of two layers in a registry, and what it is made of.
+/// A container image of two layers in a registry, and its inputs.
 struct Stored {
     registry: DockerRegistry,
     place: Place,
@@ -64,7 +65,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Returns nothing where a program is missing.
+    /// Returns `None` if a program is missing.
     fn new() -> Option<Self> {
         let registry = DockerRegistry::start(Auth::None)?;
         if ["python3", "umoci", "tar"]
@@ -89,12 +90,11 @@ impl Stored {
         })
     }
 
-    /// Makes an archive with a table of each layer.
+    /// Converts each layer to an archive with a table.
     fn indexed(&self, make: impl Fn(&[u8]) -> IndexedArchive) -> Vec<IndexedArchive> {
         self.plain.iter().map(|plain| make(plain)).collect()
     }
 
-    /// Pushes layers, and returns the name of the image.
     fn push(&self, tag: &str, layers: &[IndexedArchive], has_annotations: bool) -> String {
         let descriptors = layers.iter().zip(0..).map(|(layer, number)| {
             fs::write(self.place.path(&format!("{number}.blob")), &layer.blob).unwrap();
@@ -118,8 +118,8 @@ impl Stored {
         format!("oci://{}/app:{tag}", self.registry.authority())
     }
 
-    /// Runs a command with an empty cache, and returns its output and the sums of what its layers cost: bytes that
-    /// were fetched, and fetched again.
+    /// Runs a command with an empty cache. Returns its output and the sums over all layers of
+    /// fetched and refetched bytes.
     fn run_cold(&self, arguments: &[&str]) -> (String, u64, u64) {
         let _there_may_be_none = fs::remove_dir_all(self.place.path("cache"));
         self.run(arguments)
@@ -138,17 +138,15 @@ impl Stored {
     }
 }
 
-/// Returns the annotations of a layer as its descriptor has them.
 fn annotations_of(layer: &IndexedArchive) -> Value {
     let annotations = layer.annotations.iter().cloned();
     let annotations = annotations.map(|(name, value)| (name, Value::from(value)));
     Value::Object(annotations.collect())
 }
 
-/// Makes an archive with a table of a plain one.
+/// Converts a plain archive to one with a table.
 type Make = fn(&[u8]) -> IndexedArchive;
 
-/// Makes archives in both forms.
 fn forms() -> [(&'static str, Make); 2] {
     [
         ("estargz", |plain| {
@@ -203,7 +201,7 @@ fn layers_with_tables_are_read_as_umoci_unpacks_them() {
             let same = place.run(&["diff", "mnt", "unpacked/rootfs"]);
             place.run(&["umount", "mnt"]).ok();
             assert_eq!((same.code, same.text()), (Some(0), ""), "{tag} mounted");
-            // All of a layer may have come by now, and have been compared with its digest.
+            // A whole layer may have arrived and been compared with its digest.
             assert_eq!((by.len(), shown), (2, 2), "{status}");
             assert!(
                 by.iter().all(|by| *by == "contents" || *by == "whole"),
@@ -222,12 +220,13 @@ fn a_small_share_is_fetched_for_one_file_and_nothing_twice() {
         let layers = stored.indexed(make);
         let name = stored.push(tag, &layers, true);
         let all: u64 = layers.iter().map(|layer| layer.blob.len() as u64).sum();
-        // The table of each layer, and the chunk of the file.
+        // Fetches the table of each layer, and the chunk of the file.
         let (text, fetched, again) = stored.run_cold(&["cat", &name, "/etc/passwd"]);
         assert_eq!(text, "app\n");
         assert!(fetched * 4 < all, "{tag}: {fetched} of {all}");
         assert_eq!(again, 0);
-        // A part that was asked for ahead may have been on its way when the process ended: it is fetched by the next.
+        // A prefetched part may have been in flight when the process ended; the next process
+        // fetches it.
         let mut left = (0..5).map(|_| {
             let (text, more, again) = stored.run(&["cat", &name, "/etc/passwd"]);
             assert_eq!((text.as_str(), again), ("app\n", 0), "{tag}");
@@ -237,7 +236,7 @@ fn a_small_share_is_fetched_for_one_file_and_nothing_twice() {
         assert!(left.any(|more| more == 0), "{tag}: fetched each time");
         let (_, listed, _) = stored.run_cold(&["ls", "-lR", &name]);
         assert!(listed * 4 < all, "{tag}: {listed} of {all}");
-        // A map takes what a listing does, and says what each part of all layers holds.
+        // A map fetches no more than a listing, and covers the parts of all layers.
         let (map, mapped, _) = stored.run_cold(&["map", &name]);
         assert!(mapped <= listed, "{tag}: {mapped} and not {listed}");
         let map: Value = serde_json::from_str(&map).unwrap();
@@ -253,16 +252,17 @@ fn a_small_share_is_fetched_for_one_file_and_nothing_twice() {
             stored_bytes > 3_000_000 && stored_bytes < all,
             "{tag}: {map}"
         );
-        // All of it comes once.
+        // Everything is fetched once.
         let (_, fetched, again) = stored.run_cold(&["check", &name]);
         assert!(fetched <= all && again == 0, "{tag}: {fetched} of {all}");
-        // Without the digest in the manifest a table is not trusted: each layer comes as a whole.
+        // Without its digest in the manifest, a table is not trusted, so each layer is fetched
+        // whole.
         let name = stored.push(&format!("{tag}-plain"), &layers, false);
         let (text, fetched, _) = stored.run_cold(&["cat", &name, "/etc/passwd"]);
         assert_eq!((text.as_str(), fetched), ("app\n", all), "{tag}");
         let info = stored.place.run(&["info", "--json", &name]).ok().json();
         let described = info["details"]["lowest first"].as_str().unwrap();
-        // They were verified as a whole then, and have indexes since.
+        // They were verified as a whole, and have indexes since then.
         let by_index = described.matches("each part verified by a kept index");
         assert_eq!(by_index.count(), 2, "{described}");
     }
@@ -288,7 +288,7 @@ fn opening_an_image_evicts_none_of_its_own_layers() {
         ];
         let (text, fetched, _) = stored.run_cold(&read);
         assert!(text.ends_with("app\n") && fetched > 0, "{tag}");
-        // The cache is over its limit, and all that is in it is in use.
+        // The cache exceeds its limit, but everything in it is in use.
         let (again, fetched, _) = stored.run(&read);
         assert!(again == text, "{tag}");
         assert_eq!(fetched, 0, "{tag}");
@@ -344,7 +344,7 @@ fn layers_are_prefetched_and_then_used_without_a_server() {
     for (tag, has_tables) in [("ahead", true), ("ahead-plain", false)] {
         let name = stored.push(tag, &layers, has_tables);
         let _there_may_be_none = fs::remove_dir_all(place.path("cache"));
-        // What a list names, and nothing of the layers that it does not name.
+        // Fetches the listed parts, and nothing of the layers that the list does not name.
         let digest = Digest::of(&layers[1].blob);
         let list = format!("forerun access list 1\nimage: blob {digest}\nchunk: 65536\n0-0\n");
         fs::write(place.path("list"), list).unwrap();
@@ -372,7 +372,7 @@ fn layers_are_prefetched_and_then_used_without_a_server() {
     }
 }
 
-/// Visits the layers of all mounts in what `status` prints.
+/// Visits the layers of all mounts in the output of `status`.
 fn each_layer(value: &Value, visit: &mut dyn FnMut(&Value)) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| each_layer(value, visit)),
@@ -407,7 +407,7 @@ fn layers_that_lie_serve_nothing_wrong_and_name_the_layer() {
             assert_ne!(ran.code, Some(0), "{tag} {at}");
             assert!(ran.stderr.contains("layer sha256:"), "{}", ran.stderr);
             assert!(ran.stderr.contains("0x"), "{}", ran.stderr);
-            // Whatever was written is as it should be, or was cut where the damage is.
+            // Each written file is correct, or truncated at the damage.
             let Ok(entries) = fs::read_dir(stored.place.path(&out).join("lib")) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Layers with tables of contents in OCI layouts, and in archives of them.
+//! Layers with tables of contents in OCI layouts, and in archives of layouts.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,6 @@ use super::{Stored, annotations_of, forms};
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// Writes an OCI image layout of layers.
 fn write_layout(dir: &Path, layers: &[IndexedArchive]) {
     let blobs = dir.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
@@ -71,7 +70,8 @@ fn layers_on_disk_are_read_by_their_tables() {
             let by_table = described.matches("each part verified by its table of contents");
             assert_eq!(by_table.count(), 2, "{described}");
         }
-        // A byte of another file is wrong: of what is read, nothing is. Read as a whole, the layer would be refused.
+        // A byte of another file is wrong, but no byte that is read. Reading the whole layer would
+        // fail.
         let digest = Digest::of(&layers[0].blob);
         let at = layers[0].data_len / 2;
         layers[0].blob[at] ^= 4;
@@ -87,8 +87,8 @@ fn layers_on_disk_are_read_by_their_tables() {
     }
 }
 
-/// Writes an OCI image layout of layers with tables of SOCI: in an index that the manifest names (`v2`), or one that refers
-/// to the manifest (`v1`).
+/// Writes an OCI image layout of layers with SOCI tables: in an index that the manifest names
+/// (`v2`), or one that refers to the manifest (`v1`).
 fn write_soci_layout(dir: &Path, version: &str, layers: &[SociLayer]) {
     let blobs = dir.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
@@ -170,7 +170,8 @@ fn layers_on_disk_are_read_by_their_tables_of_soci() {
             let described = described(&of);
             assert_eq!(described.matches(how).count(), 2, "{described}");
         }
-        // A byte of another file is wrong: the layer was neither hashed nor decoded, and nothing of it is served.
+        // A byte of another file is wrong. The layer was neither hashed nor decoded, and the wrong
+        // byte is not served.
         let mut altered = good[0].blob.clone();
         let middle = altered.len() / 2;
         altered[middle] ^= 4;
@@ -187,7 +188,8 @@ fn layers_on_disk_are_read_by_their_tables_of_soci() {
         assert!(said.contains(&format!("layer {digest}")), "{said}");
         fs::write(&blob, &good[0].blob).unwrap();
     }
-    // What only refers to an image counts where it is asked for, and never where all is to be verified.
+    // An index that only refers to the image is used with the option, but never with
+    // `--require-verified`.
     for arguments in [
         &["oci-layout:v1:app"][..],
         &["--referrers", "--require-verified", "oci-layout:v1:app"],
@@ -199,7 +201,7 @@ fn layers_on_disk_are_read_by_their_tables_of_soci() {
             "{described}"
         );
     }
-    // An index that was made since goes before it.
+    // An index that was made later takes precedence.
     assert!(described(&["--referrers", "oci-layout:v1:app"]).contains("verified as a whole"));
 }
 
@@ -229,7 +231,8 @@ fn tables_of_soci_on_disk_that_lie_or_lack_are_not_served() {
         "{}",
         refused.stderr
     );
-    // Copied without its tables, or without their index, as programs copy one platform, an image is read as a whole.
+    // If an image was copied without its tables or their index, as programs do that copy one
+    // platform, it is read as a whole.
     write_soci_layout(&place.path("copied"), "v2", &good);
     let index = fs::read(place.path("copied/index.json")).unwrap();
     let index: Value = serde_json::from_slice(&index).unwrap();

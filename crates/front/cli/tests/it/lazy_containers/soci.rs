@@ -1,4 +1,4 @@
-//! Container images with indexes of SOCI: those that the manifest names, and those that refer to it.
+//! Container images with SOCI indexes: those that the manifest names, and those that refer to it.
 
 use std::fs;
 use std::process::Command;
@@ -7,9 +7,10 @@ use forerun_testkit::ztoc::SociLayer;
 
 use super::Stored;
 
-/// Stores an image whose layers are `0.blob` and so on, and an index of SOCI of their tables `0.ztoc` and so on: named by
-/// the manifest (`v2`, as `soci convert` does), or referring to it (`v1`, as `soci push` does; this registry lists no
-/// referrers, so the list is under a tag).
+/// Stores an image whose layers are `0.blob` and so on, and a SOCI index of their tables `0.ztoc`
+/// and so on. The manifest names the index (`v2`, as `soci convert` does), or the index refers to
+/// the manifest (`v1`, as `soci push` does; this registry lists no referrers, so the list is under
+/// a tag).
 const PUSH: &str = r#"
 import hashlib, json, sys, urllib.request
 base, tag, version, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -59,7 +60,7 @@ fn made(stored: &Stored) -> Vec<SociLayer> {
     layers.map(|plain| SociLayer::new(plain, 400_000)).collect()
 }
 
-/// Pushes layers with the index of this version, and returns the name of the image.
+/// Pushes layers with an index of this version. Returns the name of the image.
 fn push(stored: &Stored, tag: &str, version: &str, layers: &[SociLayer]) -> String {
     for (layer, number) in layers.iter().zip(0..) {
         let write =
@@ -87,7 +88,7 @@ fn len(layers: &[SociLayer]) -> u64 {
     layers.iter().map(|layer| layer.blob.len() as u64).sum()
 }
 
-/// Counts the layers that `info` says to be verified so.
+/// Counts the layers that `info` reports as verified in this way.
 fn verified(stored: &Stored, arguments: &[&str], how: &str) -> usize {
     let info = stored.place.run(&[&["info", "--json"], arguments].concat());
     let info = info.ok().json();
@@ -107,7 +108,7 @@ fn an_image_that_names_its_index_of_soci_is_read_by_it() {
     assert!(fetched * 2 < len(&layers), "{fetched} of {}", len(&layers));
     let how = "each part verified by its table of contents";
     assert_eq!(verified(&stored, &[&name], how), 2);
-    // The tables and what was read are in the cache: both are there without a server.
+    // The tables and the chunks read so far are cached, so both can be used without a server.
     let listed = place.run(&["ls", "--offline", &name, "/etc/passwd"]);
     assert_eq!(listed.code, Some(0), "{}", listed.stderr);
     let read = place.run(&["cat", "--offline", &name, "/etc/passwd"]);
@@ -133,7 +134,7 @@ fn an_index_of_soci_that_refers_to_an_image_counts_where_it_is_asked_for() {
     let (text, fetched, again) = stored.run_cold(&["cat", "--referrers", &name, "/etc/passwd"]);
     assert_eq!((text.as_str(), again), ("app\n", 0));
     assert!(fetched * 2 < all, "{fetched} of {all}");
-    // What was found, and what was read by it, is there without a server.
+    // The index and the chunks read with it can be used without a server.
     let offline = |arguments: &[&str]| place.run(&[arguments, &["--offline", &name]].concat());
     let read = place.run(&["cat", "--offline", "--referrers", &name, "/etc/passwd"]);
     assert_eq!(
@@ -154,7 +155,7 @@ fn an_index_of_soci_that_refers_to_an_image_counts_where_it_is_asked_for() {
     );
     let same = place.run(&["diff", "--referrers", &name, "unpacked/rootfs"]);
     assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
-    // Not without leave, and not where all is to be verified.
+    // The index is not used without the option, or with `--require-verified`.
     for arguments in [
         &["ls", &name][..],
         &["ls", "--referrers", "--require-verified", &name],
@@ -162,7 +163,7 @@ fn an_index_of_soci_that_refers_to_an_image_counts_where_it_is_asked_for() {
         let (_, fetched, _) = stored.run_cold(arguments);
         assert_eq!(fetched, all, "{arguments:?}");
     }
-    // The index that was made then goes before that of SOCI.
+    // The index that the cache made takes precedence over the SOCI index.
     let how = "each part verified by a kept index";
     assert_eq!(verified(&stored, &["--referrers", &name], how), 2);
 }
@@ -182,7 +183,7 @@ fn altered_spans_are_errors_and_tables_of_referrers_that_lie_are_not_used() {
         assert_ne!(ran.code, Some(0), "{version}");
         assert!(ran.stderr.contains("layer sha256:"), "{}", ran.stderr);
     }
-    // A table of another layer, and one with a name that climbs.
+    // The table of another layer, and a table with a name that leads outside.
     let mut of_other = good.clone();
     of_other[0].ztoc = good[1].ztoc.clone();
     let mut climbs = good;
@@ -196,7 +197,7 @@ fn altered_spans_are_errors_and_tables_of_referrers_that_lie_are_not_used() {
         );
         let same = place.run(&["diff", "--referrers", &name, "unpacked/rootfs"]);
         assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
-        // A manifest vouches for the other kind, so it is an error there.
+        // The manifest names an index of version 2, so a defect is an error.
         let name = push(&stored, &format!("{tag}-v2"), "v2", &layers);
         let ran = place.run(&["ls", &name]);
         assert_ne!(ran.code, Some(0), "{tag}");

@@ -1,4 +1,4 @@
-//! Readers of all kinds, at work while their mount changes hands.
+//! Readers of all kinds that work while a mount is handed over.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Reads a whole file, past the page cache.
+/// Reads a whole file, bypassing the page cache.
 pub fn read_small(scene: &Scene, n: u64) -> Result<(), String> {
     let name = format!("d{}/{n}", n % 6);
     let file = File::open(scene.path("mnt").join(&name)).map_err(text)?;
@@ -31,7 +31,7 @@ pub fn read_small(scene: &Scene, n: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Lists directories, and in each asks for a name that does not exist and that is new each time.
+/// Lists directories, and looks up a new missing name in each.
 fn look_around(scene: &Scene) -> Result<(), String> {
     let mut count = 0;
     for entry in fs::read_dir(scene.path("mnt")).map_err(text)? {
@@ -51,7 +51,7 @@ fn look_around(scene: &Scene) -> Result<(), String> {
     }
 }
 
-/// Restarts while all kinds of readers are at work.
+/// Restarts ten times while all kinds of readers work.
 pub fn ten_times_under_load(format: &str) {
     let Some(scene) = Scene::new(format) else {
         return;
@@ -75,13 +75,13 @@ pub fn ten_times_under_load(format: &str) {
     }
 }
 
-/// Returns how many times servers are killed; `FORERUN_KILLS` overrides the number.
+/// Returns how often servers are killed. `FORERUN_KILLS` overrides the number.
 pub fn usual_kills() -> u32 {
     let asked = std::env::var("FORERUN_KILLS").ok();
     asked.map_or(10, |asked| asked.parse().unwrap())
 }
 
-/// Kills the server while all kinds of readers are at work.
+/// Kills the server while all kinds of readers work.
 pub fn kills_under_load(format: &str, kills: u32) {
     let Some(scene) = Scene::new(format) else {
         return;
@@ -100,7 +100,7 @@ pub fn kills_under_load(format: &str, kills: u32) {
     assert_eq!(died, usize::try_from(kills).unwrap(), "{log}");
 }
 
-/// Runs `work` beside eight readers, which must not notice it. Returns what that returns.
+/// Runs `work` beside eight readers, which must not notice it. Returns the result of `work`.
 fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Vec<Pid> {
     let big = generate::bytes(1, BIG);
     let open = File::open(scene.path("mnt/big")).unwrap();
@@ -120,7 +120,7 @@ fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Ve
         for which in 4..6 {
             let (met, open, big) = (&met, &open, &big);
             threads.spawn(move || {
-                // Opened once, before all servers but the first.
+                // Opened once, before the first server was replaced.
                 let (mut at, mut piece) = (0, vec![0; 300_000]);
                 met.repeat(which, || {
                     let count = open.read_at(&mut piece, at as u64).map_err(text)?;
@@ -143,7 +143,7 @@ fn under_load(scene: &Scene, work: impl FnOnce(&Met<READERS>) -> Vec<Pid>) -> Ve
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&met)));
         met.stop.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| {
-            // Readers that hang would be waited for in vain.
+            // Without this, the test would wait forever for readers that hang.
             drop(scene.run(&["umount", "--lazy", "mnt"]));
             let _ended = kill_process(supervisor, Signal::KILL);
             let server = scene.run(&["status", "--json"]).mounts()[0]["pid"].as_i64();

@@ -1,4 +1,4 @@
-//! How far threads at work have come, and what went wrong for them.
+//! The progress and the errors of working threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,11 +8,10 @@ use forerun_io::Unpoisoned;
 
 use super::eventually;
 
-/// The state of so many threads.
 pub struct Met<const THREADS: usize> {
     pub stop: AtomicBool,
     pub rounds: [AtomicU64; THREADS],
-    /// The longest that a round of any thread took.
+    /// The longest round of any thread.
     pub longest: Mutex<Duration>,
     wrong: Mutex<Vec<String>>,
 }
@@ -27,7 +26,7 @@ impl<const THREADS: usize> Met<THREADS> {
         }
     }
 
-    /// Repeats `work` until it is to stop or has failed.
+    /// Repeats `work` until told to stop or until it fails.
     pub fn repeat(&self, which: usize, mut work: impl FnMut() -> Result<(), String>) {
         while !self.stop.load(Ordering::Relaxed) {
             let begin = Instant::now();
@@ -44,7 +43,7 @@ impl<const THREADS: usize> Met<THREADS> {
         }
     }
 
-    /// Waits until every thread has come two rounds further; fails with what went wrong for one.
+    /// Waits until every thread has completed two more rounds. Fails with the error of a thread.
     pub fn all_go_on(&self) {
         let before = self.rounds.each_ref().map(|n| n.load(Ordering::Relaxed));
         eventually("all threads go on", || {

@@ -1,4 +1,4 @@
-//! A scene in which a mount is restarted: a tree, an image of it, a mountpoint, and its processes.
+//! A mount to restart: a tree, an image of it, a mountpoint, and its processes.
 
 pub mod load;
 pub mod met;
@@ -20,16 +20,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{Ran, command, ran};
 
 pub const NOBODY: u32 = 65534;
-/// Length of the largest file of the tree.
 pub const BIG: usize = 12 * 1024 * 1024 + 777;
 
-/// A directory with a tree, an image of it, a mountpoint, and a place for sockets.
+/// A directory with a tree, an image of it, a mountpoint, and a socket directory.
 pub struct Scene {
     pub dir: TempDir,
     nobody: bool,
 }
 
-/// The kernel's side of a mount.
 pub struct Connection(Abort);
 
 impl Connection {
@@ -39,14 +37,14 @@ impl Connection {
         Self(Abort::of(device).unwrap())
     }
 
-    /// Fails all requests, also those of processes that nothing else ends.
+    /// Fails all requests, which also ends processes that cannot be ended otherwise.
     pub fn abort(&self) {
         self.0.abort().unwrap();
     }
 }
 
 impl Scene {
-    /// Creates a scene; nothing where this machine lacks what it takes.
+    /// Creates a scene. Returns `None` if this machine lacks something.
     pub fn new(format: &str) -> Option<Self> {
         if !require::root() || !require::fuse() {
             return None;
@@ -69,7 +67,6 @@ impl Scene {
         Some(scene)
     }
 
-    /// Makes the image of the tree.
     pub fn pack(&self, format: &str) {
         let more: &[&str] = match format {
             "exfat" => &["--volume-size", "+64M"],
@@ -80,7 +77,7 @@ impl Scene {
         self.run(&[&words, more].concat()).ok();
     }
 
-    /// Hands the scene to a user without privileges; all that follows runs as that user.
+    /// Gives the scene to an unprivileged user, who then runs everything.
     pub fn served_without_root(mut self) -> Option<Self> {
         if !require::fusermount() || require::program("setpriv").is_none() {
             return None;
@@ -130,14 +127,14 @@ impl Scene {
         self.run(&words).ok();
     }
 
-    /// Returns the process that serves, as it says itself. A new one serves before it can be asked.
+    /// Returns the serving process, as it reports itself. A new process serves before it reports.
     pub fn server(&self) -> Pid {
         let mut served = None;
-        // A process serves before it reports that, and one that is ending may not answer.
+        // A process serves before it reports, and an ending process may not answer.
         eventually("one process tells of the mount", || {
             let mounts = self.run(&["status", "--json"]).mounts();
             let mounts = mounts.as_array().unwrap();
-            // A process that was killed may not be gone yet, and does not answer.
+            // A killed process may still exist, but does not answer.
             let mut mounts = mounts.iter().filter(|mount| mount["answering"] != false);
             served = mounts.next().and_then(|mount| mount["pid"].as_i64());
             mounts.next().is_none() && served.is_some()
@@ -145,10 +142,9 @@ impl Scene {
         Pid::from_raw(served.unwrap().try_into().unwrap()).unwrap()
     }
 
-    /// Returns the process that keeps the mount.
     pub fn supervisor(&self) -> Pid {
         let mut supervisor = None;
-        // One that is ending may not answer.
+        // An ending process may not answer.
         eventually("the process that serves tells of its supervisor", || {
             let mounts = self.run(&["status", "--json"]).mounts();
             supervisor = mounts[0]["supervisor"].as_i64();
@@ -157,7 +153,7 @@ impl Scene {
         Pid::from_raw(supervisor.unwrap().try_into().unwrap()).unwrap()
     }
 
-    /// Kills the process that serves, and the one that keeps, so that no other takes its place.
+    /// Kills the server and the supervisor, so that no other process takes over.
     pub fn kill_all(&self) {
         let (supervisor, server) = (self.supervisor(), self.server());
         for pid in [supervisor, server] {
@@ -168,7 +164,6 @@ impl Scene {
         });
     }
 
-    /// Kills the processes that serve, where there are any.
     pub fn kill_servers(&self) {
         let mounts = self.run(&["status", "--json"]).ok().mounts();
         for pid in mounts.as_array().unwrap().iter().map(|mount| &mount["pid"]) {
@@ -211,13 +206,12 @@ impl Drop for Scene {
     }
 }
 
-/// Returns a number that was not used before.
 pub fn unused_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Compares, past the page cache.
+/// Compares files, bypassing the page cache.
 pub fn same(left: &Path, right: &Path) -> bool {
     let file = File::open(left).unwrap();
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
@@ -230,7 +224,7 @@ pub fn is_running(pid: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Finds the process that the supervisor has started beside the one that serves.
+/// Finds the process that the supervisor has started in addition to the server.
 pub fn successor(supervisor: Pid, server: Pid) -> Option<Pid> {
     let parent = format!("PPid:\t{}\n", supervisor.as_raw_nonzero());
     let all = fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! Files of a composefs mount that the kernel reads by itself, while their server is replaced.
+//! Files of a composefs mount that the kernel itself reads, while their server is replaced.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::{BIG, Scene, eventually};
 
-/// The files that are opened again and again, `big` among them.
+/// The files that are opened repeatedly, including `big`.
 const FILES: [&str; 4] = ["big", "d3/3", "d5/23", "d0/12"];
 
 /// A shell that was started from the mount, so that its code is mapped from there.
@@ -24,7 +24,6 @@ impl Shell {
         Self(piped.spawn().unwrap())
     }
 
-    /// Has the shell compute.
     fn answers(&mut self, number: u32) {
         let input = self.0.stdin.as_mut().unwrap();
         writeln!(input, "echo $(({number} + 1))").unwrap();
@@ -42,7 +41,6 @@ impl Drop for Shell {
     }
 }
 
-/// Creates a composefs mount with a shell in it.
 fn scene(options: &str) -> Option<Scene> {
     let scene = Scene::new("composefs")?;
     fs::copy("/bin/sh", scene.path("tree/shell")).unwrap();
@@ -52,7 +50,6 @@ fn scene(options: &str) -> Option<Scene> {
     Some(scene)
 }
 
-/// Returns the number of requests of one kind to the process that serves.
 fn requests(scene: &Scene, kind: &str) -> u64 {
     let status = scene.run(&["status", "--json"]).ok().mounts();
     status[0]["fuse_requests"][kind].as_u64().unwrap_or(0)
@@ -73,14 +70,16 @@ fn is_whole(scene: &Scene, name: &str, file: &File) {
     assert!(bytes[..len] == expected, "{name}");
 }
 
-/// Unmounts. The child that another test is about to start has the files of this one open until then.
+/// Unmounts. A child process that another test is starting may have copies of this test's files
+/// open for a moment.
 fn end(scene: &Scene) {
     eventually("unmounted", || {
         scene.run(&["umount", "mnt"]).code == Some(0)
     });
 }
 
-/// Replaces the server so many times while files are open and a program runs, and opens them again.
+/// Replaces the server `times` times while files are open and a program runs, and opens the files
+/// again.
 pub fn open_again(times: u32, replace: impl Fn(&Scene)) {
     let Some(scene) = scene("") else {
         return;
@@ -104,11 +103,12 @@ pub fn open_again(times: u32, replace: impl Fn(&Scene)) {
         for (name, file) in &held {
             is_whole(&scene, name, file);
         }
-        // One file stays open from the first server to the last, others are open for a while or closed.
+        // One file stays open from the first server to the last; the others are open for a while or
+        // closed.
         let keep = |n: usize| n == 0 || (time % 5 != 4 && !n.is_multiple_of(3));
         let mut n = 0..;
         held.retain(|_| n.next().is_some_and(keep));
-        // No byte of a file goes through the server.
+        // No byte of a file passes through the server.
         assert_eq!(requests(&scene, "read"), 0);
     }
     held.clear();
@@ -126,7 +126,8 @@ pub fn open_again(times: u32, replace: impl Fn(&Scene)) {
     end(&scene);
 }
 
-/// Replaces an object by another file with its bytes while files are open, before or after the server is.
+/// Replaces an object by another file with its bytes while files are open, before or after the
+/// server is replaced.
 pub fn replaced_object(replace: impl Fn(&Scene)) {
     let Some(scene) = scene(",verity=on") else {
         return;
@@ -138,7 +139,7 @@ pub fn replaced_object(replace: impl Fn(&Scene)) {
     let copy = object.with_extension("copy");
     fs::copy(&object, &copy).unwrap();
     fs::rename(&copy, &object).unwrap();
-    // The kernel goes on to read the old file for the handle that is there.
+    // The kernel continues to read the old file for the existing handle.
     for _ in 0..3 {
         let refused = File::open(scene.path("mnt/big")).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(5));
@@ -161,14 +162,15 @@ pub fn replaced_object(replace: impl Fn(&Scene)) {
     end(&scene);
 }
 
-/// Replaces the server while the kernel reads an object, which is removed: the kernel closes it with the last handle.
+/// Replaces the server while the kernel reads an object, which is removed. The kernel closes it
+/// with the last handle.
 pub fn given_back(replace: impl Fn(&Scene)) {
     let Some(scene) = scene("") else {
         return;
     };
     let first = open(&scene, "big");
     replace(&scene);
-    // Under the number that the server before has registered.
+    // The previous server registered it under this number.
     let second = open(&scene, "big");
     let object = object_of_big(&scene);
     let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
@@ -185,14 +187,12 @@ pub fn given_back(replace: impl Fn(&Scene)) {
     end(&scene);
 }
 
-/// Returns the object with the contents of `big`.
 fn object_of_big(scene: &Scene) -> PathBuf {
     let big = generate::bytes(1, BIG);
     let mut objects = walk(&scene.path("store")).into_iter();
     objects.find(|path| fs::read(path).unwrap() == big).unwrap()
 }
 
-/// Lists the files below a directory.
 fn walk(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());

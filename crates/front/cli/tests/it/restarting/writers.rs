@@ -1,8 +1,9 @@
-//! Writers at work on a volume whose server is killed.
+//! Writers on a volume whose server is killed.
 //!
-//! Each writer has a directory, and notes what must be there: what fsync(2) has returned for. What
-//! fails with EIO, ESTALE or ENOENT meanwhile may be there or not, and has its old bytes if it is. A file
-//! that was open when the server died is opened and read again.
+//! Each writer has a directory, and records what must exist: everything for which fsync(2) has
+//! returned. A change that fails with EIO, ESTALE or ENOENT may or may not have happened; an
+//! existing file then has its old bytes. A file that was open when the server died is opened and
+//! read again.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -19,29 +20,27 @@ use super::met::Met;
 use super::{Scene, eventually, is_running, unused_number};
 
 const WRITERS: usize = 3;
-/// Files of a writer, from which on it removes some.
+/// Number of files from which on a writer removes some.
 const KEPT: usize = 12;
 
-/// A file, with its names: one, or two of which exactly one is there.
+/// A file with its possible names: one, or two of which exactly one exists.
 struct Made {
     names: Vec<String>,
     seed: u64,
     len: usize,
 }
 
-/// A writer and what it expects.
 struct Writer {
     dir: PathBuf,
     dirsync: bool,
     made: Vec<Made>,
-    /// Names that must not be there.
     gone: HashSet<String>,
-    /// Names of which nothing is known.
+    /// Names that may or may not exist.
     unknown: HashSet<String>,
     failures: u64,
 }
 
-/// Returns whether a change failed as it may after the death of a server.
+/// Returns whether a change failed in a way that the death of a server explains.
 fn failed(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let expected = [Errno::IO, Errno::STALE, Errno::NOENT].map(Errno::raw_os_error);
@@ -50,7 +49,7 @@ fn failed(error: &io::Error) -> bool {
     true
 }
 
-/// Returns whether reading failed because the server had died since the file was opened.
+/// Returns whether a read failed because the server died after the file was opened.
 fn is_interrupted(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
@@ -143,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Checks that everything that must be there is, with its bytes, and nothing else.
+    /// Checks that every required file exists with its bytes, and no other file.
     fn verify(&mut self) -> Result<(), String> {
         for file in &mut self.made {
             let found = file.names.iter().map(|name| {
@@ -191,7 +190,7 @@ impl Writer {
     }
 }
 
-/// Reads a file, past the page cache; nothing where there is none.
+/// Reads a file, bypassing the page cache. Returns `None` if it does not exist.
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -203,8 +202,8 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Kills, or restarts, the server while writers and a reader are at work, and then looks whether the
-/// volume is as it should be. Returns the number of requests that failed.
+/// Disturbs the server (kills or restarts it) while writers and a reader work, and then checks the
+/// volume. Returns the number of failed requests.
 pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u64> {
     let fsck = require::program("fsck.exfat")?;
     let scene = Scene::new("exfat")?;
@@ -243,7 +242,7 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
         }));
         met.stop.store(true, Ordering::Relaxed);
         if disturbed.is_err() {
-            // Writers that hang would be waited for in vain.
+            // Without this, the test would wait forever for writers that hang.
             let _ended = kill_process(supervisor, Signal::KILL);
             scene.kill_servers();
         }
@@ -265,11 +264,12 @@ pub fn at_work(options: &str, times: u32, disturb: impl Fn(&Scene)) -> Option<u6
         fs::remove_dir_all(&writer.dir).unwrap();
     }
     let root = File::open(scene.path("mnt")).unwrap();
-    // The last death may be news to it.
+    // The first call may report the last death.
     let _told = root.sync_all();
     root.sync_all().unwrap();
     drop(root);
-    // The kernel releases closed files in the background: one that was removed keeps its clusters until then.
+    // The kernel releases closed files in the background, and a removed file keeps its clusters
+    // until then.
     eventually("every cluster is free again", || {
         statvfs(scene.path("mnt")).unwrap().f_bfree == free
     });

@@ -1,4 +1,4 @@
-//! Containers of containerd and runc, on the snapshotter.
+//! Containers of containerd and runc on the snapshotter.
 
 mod node;
 
@@ -43,7 +43,7 @@ fn containers_run_before_their_layers_are_here_and_nothing_is_left_of_them() {
     node.remove_all();
 }
 
-/// Pulls and runs an image that has indexes, of which less than half must be fetched, and removes it.
+/// Pulls and runs an image with indexes, of which less than half must be fetched, and removes it.
 #[track_caller]
 fn run_by_indexes(node: &Node, tag: &str, by: IndexedBy) {
     let (image, bytes) = node.push_indexed(tag, by);
@@ -53,7 +53,7 @@ fn run_by_indexes(node: &Node, tag: &str, by: IndexedBy) {
     let sent = node.proxy.log().sent();
     assert!(sent < bytes / 2, "{tag}: {sent} of {bytes}");
     assert_eq!(layers_sent_twice(&node.proxy.log()), 0, "{tag}");
-    // Tables are blobs of their own, and go with the layers.
+    // Tables are separate blobs, and are removed with the layers.
     node.remove_all();
 }
 
@@ -62,10 +62,10 @@ fn indexes_that_refer_to_an_image_count_where_the_snapshotter_is_told_so() {
     let Some(mut node) = Node::start() else {
         return;
     };
-    // One that the manifest names needs no leave.
+    // An index that the manifest names is used without an option.
     run_by_indexes(&node, "named", IndexedBy::SociV2);
     node.proxy.forget();
-    // One that only refers to it does: the image is unpacked.
+    // An index that only refers to the manifest needs the option, so the image is unpacked.
     let (image, bytes) = node.push_indexed("refused", IndexedBy::SociV1);
     node.pull("ctr-remote", &["images", "rpull"], &image);
     assert_eq!(node.run(&image, "refused"), PRINTS);
@@ -116,7 +116,7 @@ fn containers_read_on_when_the_snapshotter_and_the_server_of_their_mount_are_kil
     let listed = node.ctr("ctr", &["snapshots", "--snapshotter", "forerun", "ls"]);
     assert!(listed.contains(&name), "{listed}");
     assert_eq!(node.run(&image, "second"), PRINTS);
-    // Of a mount whose supervisor is killed as well, containers that begin later notice nothing.
+    // If the supervisor of a mount is killed too, later containers notice nothing.
     let mounts = node.status();
     for process in ["supervisor", "pid"] {
         let pid = mounts[0][process].as_i64().unwrap();
@@ -165,11 +165,11 @@ fn annotations_of_an_image_do_not_lead_to_another_one() {
         assert_eq!(node.run(&image, tag), PRINTS);
         assert!(!asked(&node), "{tag}");
         node.remove_all();
-        // A client that sets none leaves the author's alone.
+        // A client without labels keeps the author's.
         node.pull("ctr", &["images", "pull"], &image);
         assert_eq!(node.run(&image, tag), PRINTS);
         node.remove_all();
-        // Where the operator says whose labels count, the image is mounted as ever.
+        // If the operator chooses which labels count, the image is mounted as usual.
         node.kill_snapshotter();
         node.start_snapshotter(&["--labels", "stargz"]);
         node.wait_for_containerd();

@@ -1,4 +1,4 @@
-//! A containerd of its own with a registry, and a snapshotter between them.
+//! A containerd with a registry, and a snapshotter between them.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::common::{command, ran};
 use crate::restarting::eventually;
 
-/// Makes two layers: a system of one program, and files that a container reads or does not.
+/// Makes two layers: a system with one program, and files of which a container reads some.
 const LAYERS: &str = r#"
 set -e
 mkdir -p l0/bin l0/etc l0/tmp l0/proc l0/sys l0/dev l1/etc l1/data
@@ -63,8 +63,8 @@ manifest = {'schemaVersion': 2, 'mediaType': kind, 'config': config, 'layers': l
 send('PUT', base + '/manifests/' + tag, json.dumps(manifest).encode(), kind)
 "#;
 
-/// Stores an index of SOCI, of the tables `0.ztoc` and so on: beside an image (`v1`, as `soci push` does), or so that the
-/// manifest names it (`v2`, as `soci convert` does).
+/// Stores a SOCI index of the tables `0.ztoc` and so on: beside an image (`v1`, as `soci push`
+/// does), or named by the manifest (`v2`, as `soci convert` does).
 const PUSH_SOCI: &str = r#"
 import hashlib, json, sys, urllib.request
 base, tag, version = sys.argv[1], sys.argv[2], sys.argv[3]
@@ -101,23 +101,23 @@ else:
 put({'schemaVersion': 2, 'mediaType': OCI + 'index.v1+json', 'manifests': entries}, tag)
 "#;
 
-/// The command of the containers, and what it prints.
+/// The command of the containers, and its output.
 const COMMAND: &str = "exec > /printed/text; \
     cat /etc/app /data/small; ls /etc; stat -c %a /tmp; echo new > /data/new; cat /data/new";
 pub const PRINTS: &str = "app\nsmall\napp\npasswd\n1777\nnew\n";
 
-/// Whose indexes an image has.
+/// The kind of index that an image has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexedBy {
-    /// SOCI, which refer to the image.
+    /// A SOCI index that refers to the image.
     SociV1,
-    /// SOCI, which the manifest names.
+    /// A SOCI index that the manifest names.
     SociV2,
-    /// forerun, which refer to the image.
+    /// A forerun index that refers to the image.
     Forerun,
 }
 
-/// A containerd of its own, a registry behind a proxy that counts, and a snapshotter.
+/// A containerd, a registry behind a proxy that counts requests, and a snapshotter.
 pub struct Node {
     pub dir: TempDir,
     pub registry: DockerRegistry,
@@ -127,12 +127,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns nothing where a program is missing.
+    /// Returns `None` if a program is missing.
     pub fn start() -> Option<Self> {
         Self::start_with(&[])
     }
 
-    /// Starts one with more options for the snapshotter.
     pub fn start_with(more: &[&str]) -> Option<Self> {
         let programs = ["containerd", "ctr", "ctr-remote", "runc", "python3", "zstd"];
         if programs.map(require::program).contains(&None) || !require::root() || !require::fuse() {
@@ -203,8 +202,8 @@ impl Node {
         eventually(name, || UnixStream::connect(&path).is_ok());
     }
 
-    /// Waits until containerd has noticed that there is another snapshotter. Listings do not tell: containerd
-    /// lists what it knows, and asks the snapshotter for these.
+    /// Waits until containerd uses the new snapshotter. Listings do not show that, because
+    /// containerd lists what it knows and asks the snapshotter about these snapshots.
     pub fn wait_for_containerd(&self) {
         let snapshots = |arguments: &[&str]| {
             let output = Command::new("ctr")
@@ -220,7 +219,6 @@ impl Node {
         assert!(snapshots(&["rm", "probe"]));
     }
 
-    /// Pushes an image of these layers. Returns its name.
     pub fn push(&self, tag: &str, layers: &[Value]) -> String {
         fs::write(self.path("layers.json"), json!(layers).to_string()).unwrap();
         let repository = format!("http://{}/v2/app", self.registry.authority());
@@ -249,7 +247,7 @@ impl Node {
         self.push(tag, &layers)
     }
 
-    /// Makes a layer with a table of contents of an archive, as `NAME.TAG`.
+    /// Converts an archive to a layer with a table of contents, as `NAME.TAG`.
     pub fn lazy_layer(
         &self,
         name: &str,
@@ -300,7 +298,6 @@ impl Node {
         (image, bytes)
     }
 
-    /// Runs `ctr`, or `ctr-remote`, and returns what it prints.
     #[track_caller]
     pub fn ctr(&self, program: &str, arguments: &[&str]) -> String {
         let output = Command::new(program)
@@ -319,13 +316,14 @@ impl Node {
         self.ctr(program, &arguments.concat());
     }
 
-    /// Returns the name of a container that no other test has: runc's are of the machine.
+    /// Returns the name of a container that no other test has. runc's names are global on the
+    /// machine.
     pub fn container(name: &str) -> String {
         format!("forerun-{}-{name}", std::process::id())
     }
 
-    /// Returns the option that shows `/printed` to a container. Containers print to a file in there: what
-    /// they print just before their end does not always reach `ctr`.
+    /// Returns the option that shows `/printed` to a container. Containers print to a file there,
+    /// because output just before their end does not always reach `ctr`.
     pub fn printed(&self) -> [String; 2] {
         let dir = self.path("printed");
         fs::create_dir_all(&dir).unwrap();
@@ -336,7 +334,7 @@ impl Node {
         ["--mount".into(), mount]
     }
 
-    /// Takes what a container has printed to `/printed/text`.
+    /// Reads and removes the container's output in `/printed/text`.
     #[track_caller]
     pub fn take_printed(&self) -> String {
         let file = self.path("printed/text");
@@ -382,7 +380,6 @@ impl Node {
         });
     }
 
-    /// Counts the mounts in the directory of the snapshotter.
     pub fn mounts(&self) -> usize {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = self.path("root").display().to_string();
@@ -404,7 +401,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         let chains = fs::read_dir(self.path("root/chains"));
         for chain in chains.into_iter().flatten().flatten() {
-            // After a failed test only.
+            // Has an effect only after a failed test.
             let path = chain.path().display().to_string();
             let _taken = self.forerun(&["umount", "--lazy", &path]).output();
         }
@@ -418,9 +415,9 @@ impl Drop for Node {
     }
 }
 
-/// Counts the bytes of layers that were sent again. Manifests and configurations are read by containerd and by forerun.
+/// Counts the bytes of layers that were sent again. Manifests and configurations are read by both
+/// containerd and forerun.
 pub fn layers_sent_twice(log: &Log) -> u64 {
-    /// Bytes that a configuration has at most.
     const CONFIGURATION: u64 = 1000;
     let is_long = |entry: &Exchange| entry.start + entry.sent > CONFIGURATION;
     let long = log.entries.iter().filter(|entry| is_long(entry));

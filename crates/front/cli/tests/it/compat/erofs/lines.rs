@@ -1,6 +1,6 @@
-//! Command lines of `mkfs.erofs`, `fsck.erofs` and `dump.erofs`, with the callers that they come from.
+//! Command lines of `mkfs.erofs`, `fsck.erofs` and `dump.erofs`, with the programs that use them.
 
-/// Callers with command lines that make `OUT` of `tree`; both are at the end of the line.
+/// Callers, and their command lines that make `OUT` from `tree`; both names are appended.
 pub const MKFS: &[(&str, &str)] = &[
     ("plain", "mkfs.erofs"),
     ("mkosi", "mkfs.erofs --all-root --quiet"),
@@ -59,8 +59,8 @@ pub const MKFS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Command lines that make nothing, with the same exit code; the first line on standard error is the same
-/// where `true`.
+/// Command lines that make nothing and have the same exit code. If `true`, the first line of
+/// standard error is also the same.
 pub const MKFS_MISTAKES: &[(&str, bool)] = &[
     ("mkfs.erofs", true),
     ("mkfs.erofs OUT", true),
@@ -78,7 +78,8 @@ pub const MKFS_MISTAKES: &[(&str, bool)] = &[
     ("mkfs.erofs -T", true),
 ];
 
-/// Command lines on the images `plain.erofs` and `packed.erofs`, with the same standard output and exit code.
+/// Command lines on the images `plain.erofs` and `packed.erofs`, with the same standard output and
+/// exit code.
 pub const DUMP: &[&str] = &[
     "dump.erofs plain.erofs",
     "dump.erofs -s packed.erofs",

@@ -1,4 +1,4 @@
-//! `mkfs.erofs`, `fsck.erofs`, `dump.erofs` and `erofsfuse`, beside those that Debian has.
+//! `mkfs.erofs`, `fsck.erofs`, `dump.erofs` and `erofsfuse`, compared with Debian's programs.
 
 mod lines;
 
@@ -34,7 +34,7 @@ fn run(names: &Names, by: By, line: &str) -> Ran {
     told
 }
 
-/// Extracts an image by Debian's program. Without numbers of links, which it does not keep.
+/// Extracts an image with Debian's program. Omits link counts, which it does not restore.
 fn extracted(names: &Names, image: &str) -> BTreeMap<String, String> {
     let out = names.path("unpacked");
     let _not_there = fs::remove_dir_all(&out);
@@ -52,7 +52,7 @@ fn without_links(tree: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let words = text.split(' ').enumerate();
         let words = words.filter(|(index, _)| *index != 4);
         let words: Vec<_> = words.map(|(_, word)| word).collect();
-        // The bit for the owner's rights, which 1.5 loses when it sets the owner.
+        // The owner's set-user-ID bit, which version 1.5 loses when it sets the owner.
         let text = words.join(" ").replace("104750 ", "100750 ");
         (name, text)
     });
@@ -129,7 +129,8 @@ fn mistakes_have_the_same_text_and_exit_code() {
     }
 }
 
-/// Calls as containerd's differ does: it looks for `--tar=` in the help, and writes a layer to standard input.
+/// Calls the program as containerd's differ does: it looks for `--tar=` in the help, and writes a
+/// layer to standard input.
 #[test]
 fn layers_become_images_with_the_whiteouts_of_overlayfs() {
     let Some(names) = names() else {
@@ -258,7 +259,7 @@ fn erofsfuse_mounts() {
         assert!(is_mounted(&names.path("mnt")), "{line}");
         let read = fs::read(names.path("mnt/etc/passwd")).unwrap();
         assert_eq!(read, b"root:x:0:0\n");
-        // Programs that look at all mounts hold it for moments.
+        // Programs that examine all mounts keep it busy for moments.
         assert!(forerun_testkit::unmount(&names.path("mnt")));
     }
     for (line, code) in [
@@ -272,7 +273,7 @@ fn erofsfuse_mounts() {
     }
 }
 
-/// Returns the words that both programs print of an image's files, whatever the tree.
+/// Returns the words about a file's extents that both programs print.
 fn extents(names: &Names, by: By, image: &str, file: &str) -> (Option<u8>, String) {
     let line = format!("dump.erofs -e --path={file} {image}");
     let told = run(names, by, &line);
@@ -334,7 +335,7 @@ fn extents_of_every_layout_are_those_of_the_other_program() {
             assert_eq!(other, ours, "{options}: /{file}");
             compared += 1;
         }
-        // 1.5 does not name this feature.
+        // Version 1.5 does not name this feature.
         let described = BOTH.map(|by| {
             run(&names, by, "dump.erofs -s -S OUT")
                 .text()
@@ -343,7 +344,7 @@ fn extents_of_every_layout_are_those_of_the_other_program() {
         assert_eq!(described[0], described[1], "{options}");
     }
     assert_eq!(compared, 8 * 9);
-    // Holes, of files whose contents are objects.
+    // The files have holes, because their contents are objects.
     let pack = [
         "pack",
         "-q",

@@ -1,11 +1,12 @@
-//! Command lines of `mksquashfs` and `sqfstar`, with the callers that they come from. `OUT` is the image.
+//! Command lines of `mksquashfs` and `sqfstar`, with the programs that use them. `OUT` is the
+//! image.
 
-/// A command line, run in the directory of the fixture.
+/// A command line, which runs in the directory of the fixture.
 pub struct Line {
     pub caller: &'static str,
-    /// File on standard input; nothing where empty.
+    /// File on standard input; empty for none.
     pub stdin: &'static str,
-    /// Words, separated by spaces; `~` stands for a space in a word.
+    /// Words, separated by spaces; `~` means a space within a word.
     pub words: &'static str,
 }
 
@@ -25,7 +26,6 @@ const fn fed(caller: &'static str, stdin: &'static str, words: &'static str) -> 
     }
 }
 
-/// Command lines that make an image.
 pub const CALLERS: &[Line] = &[
     line(
         "Apptainer, Mksquashfs.Create",

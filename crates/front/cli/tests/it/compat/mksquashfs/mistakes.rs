@@ -1,8 +1,8 @@
-//! Command lines of `mksquashfs` and `sqfstar` with mistakes.
+//! Wrong command lines of `mksquashfs` and `sqfstar`.
 
 use super::lines::{Line, line};
 
-/// Command lines that make nothing, with the same message of both programs.
+/// Command lines that make nothing, with the same message from both programs.
 pub const MISTAKES: &[Line] = &[
     line("", "mksquashfs none OUT"),
     line("", "mksquashfs tree none OUT"),

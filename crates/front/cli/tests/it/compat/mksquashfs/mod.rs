@@ -1,4 +1,4 @@
-//! Compares forerun's `mksquashfs` and `sqfstar` with the programs of the same names from Debian.
+//! Compares forerun's `mksquashfs` and `sqfstar` with Debian's programs of the same names.
 
 mod lines;
 mod mistakes;
@@ -39,7 +39,7 @@ fn names() -> Option<Names> {
             "devices",
             "# d\ndev d 755 0 0\ndev/null c 666 0 0 1 3\nsda b 660 0 6 8 0\n",
         ),
-        // The mount points that ch-convert makes where an image has none.
+        // The mount points that ch-convert creates if an image lacks them.
         (
             "mounts",
             "bin d 755 root root\ndev d 755 root root\nmnt d 755 root root\nmnt/0 d 755 root root\n\
@@ -74,8 +74,9 @@ fn names() -> Option<Names> {
     Some(names)
 }
 
-/// The result of a command line: its output, and what unsquashfs finds in the image. The output is without blank lines, in which
-/// the other program ends its progress bar: how often that is there depends on the time.
+/// The result of a command line: its output, and unsquashfs's view of the image. Blank lines are
+/// removed from the output, because the number with which the other program ends its progress bar
+/// depends on time.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     code: Option<i32>,
@@ -86,8 +87,8 @@ struct Made {
     tree: BTreeMap<String, String>,
 }
 
-/// Replaces times of this run, which differ between the programs. All later than those that command lines
-/// name, as a clock may be set while tests run.
+/// Replaces times of this run, which differ between the programs. These are all times later than
+/// those on command lines, because a clock may be set while tests run.
 fn without_now(text: &str) -> String {
     /// In the year 2025.
     const RECENT: u64 = 1_750_000_000;
@@ -103,7 +104,7 @@ fn without_blank_lines(text: &str) -> String {
     lines.filter(|line| *line != "\n").collect()
 }
 
-/// The starts of lines about the progress, and about sizes, which depend on the encoder.
+/// Starts of lines about progress, and about sizes, which depend on the encoder.
 const OF_ENCODER: &[&str] = &[
     "[",
     "Filesystem size",
@@ -192,7 +193,7 @@ fn made(names: &Names, by: By, line: &Line) -> Made {
     result
 }
 
-/// Returns the lines that only one of them has.
+/// Returns the lines that only one of the two has.
 fn difference(other: &Made, ours: &Made) -> String {
     let [other, ours] = [other, ours].map(|made| format!("{made:#?}"));
     let only = |sign: &str, of: &str, without: &str| {
@@ -215,7 +216,7 @@ fn callers_get_the_same_image_output_and_exit_code() {
         let [other, mut ours] = BOTH.map(|by| made(&names, by, line));
         assert_eq!(other.code, Some(0), "{}: {}", line.words, other.stderr);
         if line.words.contains("-info") {
-            // The order differs, and duplicates are told of.
+            // The order differs, and duplicates are reported.
             ours.stdout.clone_from(&other.stdout);
         }
         if other != ours {
@@ -240,7 +241,7 @@ fn mistakes_have_the_same_text_and_exit_code() {
         let [other, ours] = BOTH.map(|by| made(&names, by, line));
         assert_eq!(other.code, Some(1), "{}", line.words);
         assert_eq!(ours.code, Some(1), "{}", line.words);
-        // Threads of the other program may meet what the mistake left, and tell of it by their names.
+        // Threads of the other program may report consequences of the mistake, with thread names.
         let told = other.stderr.lines().filter(|line| !line.contains("_thrd"));
         let told: Vec<_> = told.collect();
         let ours_told: Vec<_> = ours.stderr.lines().collect();
@@ -316,7 +317,7 @@ fn other_options_are_refused_by_name() {
     }
 }
 
-/// Keeps the old image after a failure, and replaces it after success.
+/// A failure keeps the old image; success replaces it.
 #[test]
 fn images_are_replaced_whole() {
     let Some(names) = names() else {
@@ -367,8 +368,8 @@ fn images_are_replaced_whole() {
     assert_eq!(other, ours);
 }
 
-/// Users without root make the same image, and leave out what they cannot read, where Debian's program
-/// stores an empty file.
+/// Users without root make the same image. Files they cannot read are omitted, where Debian's
+/// program stores an empty file.
 #[test]
 fn users_leave_out_what_they_cannot_read() {
     let Some(names) = names() else {

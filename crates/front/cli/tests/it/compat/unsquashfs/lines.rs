@@ -65,7 +65,7 @@ pub const CALLERS: &[(&str, &[&str])] = &[
             "../a.sqsh",
         ],
     ),
-    // The program is in a container then, and the expression leaves /dev out.
+    // The program then runs in a container, and the expression excludes /dev.
     (
         "Apptainer, sandbox of a user",
         &[
@@ -242,7 +242,6 @@ pub const CALLERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Command lines that fail.
 pub const MISTAKES: &[&[&str]] = &[
     &["../none.sqsh"],
     &["-l", "../none.sqsh"],

@@ -1,4 +1,4 @@
-//! `unsquashfs`, beside that of Debian.
+//! `unsquashfs`, compared with Debian's program.
 
 mod lines;
 
@@ -60,7 +60,7 @@ fn names() -> Option<Names> {
     Some(names)
 }
 
-/// Returns each entry below a directory with all that an extraction sets.
+/// Returns each entry below a directory with everything that an extraction sets.
 pub fn tree_of(dir: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_path_buf()];
@@ -73,7 +73,7 @@ pub fn tree_of(dir: &Path) -> BTreeMap<String, String> {
             metadata.uid(),
             metadata.gid()
         );
-        // The outermost directory is the test's own.
+        // The outermost directory belongs to the test.
         if !name.is_empty() {
             text.push_str(&format!(" {}", metadata.mtime()));
         }
@@ -100,7 +100,6 @@ pub fn tree_of(dir: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns the length of a file, and a hash of its bytes.
 fn contents(file: &Path) -> (usize, u64) {
     let bytes = fs::read(file).unwrap();
     let mut hasher = DefaultHasher::new();
@@ -108,8 +107,9 @@ fn contents(file: &Path) -> (usize, u64) {
     (bytes.len(), hasher.finish())
 }
 
-/// Runs a command line in an empty directory. Returns the output without the progress bar and blank lines, as the
-/// other program ends a bar in more of them the longer it takes, and the tree.
+/// Runs a command line in an empty directory. Returns the resulting tree, and the output without
+/// the progress bar and blank lines, because the number with which the other program ends a bar
+/// depends on time.
 fn run(
     names: &Names,
     by: By,
@@ -243,7 +243,7 @@ fn mistakes_have_the_same_text_and_exit_code() {
     );
     let (version, _, _) = run(&names, By::Forerun, &["-v"], false);
     assert!(version.text().starts_with("unsquashfs version 4.5.1 "));
-    // A line of snapd's tests: the version, and then the work.
+    // A command line of snapd's tests prints the version and then extracts.
     let line = ["-no-progress", "-v", "../a.sqsh", "etc/empty"];
     let (version, _, tree) = run(&names, By::Forerun, &line, false);
     assert!(version.text().starts_with("unsquashfs version 4.5.1 "));
@@ -290,7 +290,7 @@ fn directories_that_are_there_need_force() {
         let _not_there = fs::remove_dir_all(names.path("there"));
         fs::create_dir_all(names.path("there/etc")).unwrap();
         fs::write(names.path("there/etc/old"), "old").unwrap();
-        // Both runs find the same times, also across the end of a second.
+        // Both runs find the same times, even if a second ends between them.
         let old = fs::File::options()
             .write(true)
             .open(names.path("there/etc/old"));
@@ -307,6 +307,6 @@ fn directories_that_are_there_need_force() {
     let [other, ours] = BOTH.map(|by| extract(by, &[]));
     assert_eq!((other.0, &other.1), (ours.0, &ours.1));
     assert_eq!(ours.0, Some(1));
-    // Nothing was written, where Debian's program has begun.
+    // Nothing was written, where Debian's program has already begun.
     assert!(!ours.2.contains_key("AppRun"));
 }

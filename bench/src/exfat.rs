@@ -1,6 +1,7 @@
-//! exFAT volumes that are changed, against exfat-fuse. Both are on a loop device, since exfat-fuse takes no files.
+//! Changes of exFAT volumes, compared with exfat-fuse. Both mount a loop device, since exfat-fuse
+//! does not accept files.
 //!
-//! exfat-fuse accepts `dirsync` and flushes nothing.
+//! exfat-fuse accepts `dirsync` but flushes nothing.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::figures::Row;
 use crate::inputs::Inputs;
 use crate::programs::{drop_caches, has, output, remove, turns};
 
-/// A work, with the options of the mount.
+/// A workload, with its mount options.
 #[derive(Clone, Copy)]
 enum Work {
     Create,
@@ -58,7 +59,7 @@ impl Volume {
         })
     }
 
-    /// Does something in a mount of forerun, or else of exfat-fuse.
+    /// Runs a function in a mount of forerun or of exfat-fuse.
     fn mounted<T>(
         &self,
         forerun: Option<&Inputs>,
@@ -78,7 +79,7 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // Where the work failed, the mount may be left.
+        // After a failure, the mount may remain.
         let _not_mounted = Command::new("umount")
             .arg("--quiet")
             .arg(&self.dir)
@@ -105,7 +106,7 @@ pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures a work on a volume of its own, which forerun has filled.
+/// Measures a workload on a separate volume, which forerun has filled.
 fn run(inputs: &Inputs, work: Work, by: Option<&Inputs>) -> Result<f64> {
     let volume = Volume::new(inputs)?;
     let count = inputs.scale.exfat_files;
@@ -166,7 +167,6 @@ fn create(dir: &Path, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Lists the files, in the order of the directories.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for below in fs::read_dir(dir)? {

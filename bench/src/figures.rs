@@ -1,4 +1,4 @@
-//! The file of figures: rows, and the runs that they are from.
+//! The file of figures: rows, and the runs that measured them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::programs::{first_line, output};
 
-/// All that was measured.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Figures {
     pub runs: Vec<Run>,
@@ -19,30 +18,28 @@ pub struct Figures {
 /// When and where rows were measured.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The date, which names the run.
     pub date: String,
     pub machine: String,
     pub rounds: usize,
     pub programs: Vec<String>,
 }
 
-/// What one work took this program and another one.
+/// The times or sizes of one workload for forerun and another program.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The chart that shows it: images, exfat or servers.
     pub group: String,
     pub work: String,
     pub against: String,
-    /// `s`, or `MB` for the length of what was made.
+    /// `s`, or `MB` for the length of the output.
     pub unit: String,
-    /// The date of its run.
     pub run: String,
-    /// Each round of this program, and of the other.
+    /// The values of each round, of forerun and of the other program.
     pub ours: Vec<f64>,
     pub theirs: Vec<f64>,
 }
 
-/// The programs that are compared with, and how each tells its version.
+/// The compared programs, and the option with which each prints its version.
 const PROGRAMS: [(&str, &str); 9] = [
     ("squashfuse_ll", "--help"),
     ("unsquashfs", "-version"),
@@ -56,7 +53,7 @@ const PROGRAMS: [(&str, &str); 9] = [
 ];
 
 impl Run {
-    /// Notes date, machine and versions.
+    /// Records date, machine and versions.
     pub fn begin(program: &Path, rounds: usize) -> Result<Self> {
         let date = output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?;
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -87,7 +84,7 @@ impl Run {
 }
 
 impl Row {
-    /// Makes a row; figures get their run from [`Figures::add`].
+    /// Makes a row. [`Figures::add`] sets its run.
     pub fn new(group: &str, work: &str, against: &str, [ours, theirs]: [Vec<f64>; 2]) -> Self {
         Self {
             group: group.to_string(),
@@ -100,8 +97,8 @@ impl Row {
         }
     }
 
-    /// Returns the ratio of the medians, and the lowest and highest of a round: a slow minute of the machine meets
-    /// both programs of a round.
+    /// Returns the ratio of the medians, and the lowest and highest ratio of a round. A slow minute
+    /// of the machine affects both programs of a round.
     pub fn ratio(&self) -> [f64; 3] {
         let ratio = median(&self.ours) / median(&self.theirs).max(1e-9);
         let rounds = self.ours.iter().zip(&self.theirs);
@@ -113,7 +110,7 @@ impl Row {
     /// Returns whether the rounds differ by more than 15 %, or are fewer than three.
     pub fn is_noisy(&self) -> bool {
         let [_, low, high] = self.ratio();
-        // Lengths of what was made have no rounds.
+        // Lengths of outputs have no rounds.
         high > low * 1.15 || self.unit == "s" && self.ours.len().min(self.theirs.len()) < 3
     }
 }
@@ -129,8 +126,8 @@ impl Figures {
         fs::write(path, text).with_context(|| path.display().to_string())
     }
 
-    /// Adds the rows of a run. They replace all earlier rows of the same groups; runs that have no rows left are
-    /// removed.
+    /// Adds the rows of a run. They replace all earlier rows of the same groups. Runs without rows
+    /// are removed.
     pub fn add(&mut self, run: Run, rows: Vec<Row>) {
         let is_new = |row: &Row| rows.iter().any(|new| new.group == row.group);
         self.rows.retain(|row| !is_new(row));
@@ -144,7 +141,7 @@ impl Figures {
     }
 }
 
-/// Returns the middle value, or the mean of the two in the middle; NaN where there are none.
+/// Returns the middle value, or the mean of the two middle ones. Returns NaN if there are none.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -168,7 +165,7 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_the_rounds() {
-        // Both are slow in the second round: that is no noise.
+        // Both are slow in the second round, which is not noise.
         let steady = row(&[1.0, 3.0, 1.05], &[2.0, 6.0, 2.0]);
         assert_eq!(
             (steady.ratio(), steady.is_noisy()),

@@ -1,4 +1,4 @@
-//! Local images: what `forerun bench` measures of them, and packing.
+//! Local images: the measurements of `forerun bench`, and packing.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,16 +12,16 @@ use crate::programs::{drop_caches, has, output, remove, timed, turns};
 
 const GROUP: &str = "images";
 
-/// An image: its name, how it is made, and the works and contenders of `forerun bench` that are rows.
+/// An image: its name, how it is made, and the workloads and contenders of `forerun bench` that become
+/// rows.
 struct Image {
     name: &'static str,
-    /// How rows name it.
+    /// The name in rows.
     text: &'static str,
     made_by: &'static str,
     rows: &'static [(&'static str, &'static str)],
 }
 
-/// Names of images that are packed.
 const OURS: &str = "ours.packed";
 const OTHERS: &str = "theirs.packed";
 
@@ -122,7 +122,6 @@ pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Has `forerun bench` measure an image.
 fn benched(inputs: &Inputs, image: &Image, path: &Path, rounds: usize) -> Result<Vec<Row>> {
     eprintln!("measuring {}", image.name);
     let list = |of: fn(&(&'static str, &'static str)) -> &'static str| {
@@ -159,7 +158,6 @@ fn benched(inputs: &Inputs, image: &Image, path: &Path, rounds: usize) -> Result
     Ok(rows)
 }
 
-/// Returns the words for a work of `forerun bench`.
 fn label(work: &str) -> &str {
     match work {
         "cat-cold" => "read a file of 250 MB",
@@ -172,7 +170,7 @@ fn label(work: &str) -> &str {
     }
 }
 
-/// Packs the tree with this program and with another: time and length.
+/// Packs the tree with forerun and with another program, and compares time and length.
 fn packed(
     inputs: &Inputs,
     text: &str,

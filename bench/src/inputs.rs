@@ -1,4 +1,4 @@
-//! The trees and images that are measured, made once and kept.
+//! The measured trees and images, which are made once and kept.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -9,27 +9,26 @@ use anyhow::{Context, Result, ensure};
 
 use crate::programs::{output, remove};
 
-/// The program, and where inputs are.
+/// The program, and the directory of the inputs.
 pub struct Inputs {
     pub program: PathBuf,
     pub dir: PathBuf,
     pub tree: PathBuf,
     pub big: PathBuf,
-    /// How large inputs are.
     pub scale: Scale,
 }
 
-/// How large inputs are.
 pub struct Scale {
     pub files: u64,
     pub big: u64,
-    /// Small files on an exFAT volume, and the length of the large one.
+    /// Number of small files on an exFAT volume, and the length of the large one.
     pub exfat_files: u64,
     pub exfat_big: u64,
 }
 
 impl Inputs {
-    /// Makes the tree and the large file, where they are missing. Tiny ones are in a directory of their own.
+    /// Makes the tree and the large file if they are missing. Small ones for `quick` are in a
+    /// separate directory.
     pub fn new(root: &Path, program: &Path, dir: &Path, quick: bool) -> Result<Self> {
         let scale = if quick {
             Scale {
@@ -75,14 +74,13 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Returns a command of the program.
     pub fn forerun(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words);
         command
     }
 
-    /// Makes an image with a program that takes its name as `{}`, where it is missing.
+    /// Makes an image if it is missing. The words contain `{}` for its name.
     pub fn image(&self, name: &str, words: &[&str]) -> Result<PathBuf> {
         let image = self.dir.join(name);
         once(&image, |part| {
@@ -95,7 +93,7 @@ impl Inputs {
     }
 }
 
-/// Makes a file or directory under another name first, so that it is whole or not there.
+/// Makes a file or directory under a temporary name first, so that it is complete or missing.
 fn once(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -107,7 +105,7 @@ fn once(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     Ok(fs::rename(&part, path)?)
 }
 
-/// Makes a tree of the shape of a kernel's sources: 16 files in a directory, 20 KB in the mean.
+/// Makes a tree like a kernel's sources: 16 files per directory, with a mean of 20 KB.
 fn populate(dir: &Path, files: u64, text: &str) -> Result<()> {
     let mut rng = Rng(1);
     let mut dirs = vec![dir.to_path_buf()];
@@ -118,7 +116,7 @@ fn populate(dir: &Path, files: u64, text: &str) -> Result<()> {
         dirs.push(path);
     }
     for n in 0..files {
-        // Mostly short, now and then long.
+        // Mostly short, sometimes long.
         let bound = 256 << rng.below(10);
         let len = bound / 2 + rng.below(bound / 2);
         let contents = contents(&mut rng, text, len);
@@ -127,7 +125,7 @@ fn populate(dir: &Path, files: u64, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes a text of `len` bytes of pieces of another.
+/// Makes a text of `len` bytes from pieces of another.
 fn contents(rng: &mut Rng, text: &str, len: usize) -> String {
     let mut out = String::with_capacity(len);
     while out.len() < len {
@@ -139,7 +137,7 @@ fn contents(rng: &mut Rng, text: &str, len: usize) -> String {
     out
 }
 
-/// Reads all sources and documents of the tree, without what is not ASCII.
+/// Reads all sources and documents of the tree, without non-ASCII characters.
 fn corpus(root: &Path) -> Result<String> {
     let mut find = Command::new("git");
     find.args(["ls-files", "*.rs", "*.md"]).current_dir(root);
@@ -152,7 +150,7 @@ fn corpus(root: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Numbers of a seeded sequence (xorshift): every machine gets the same names and lengths.
+/// A seeded sequence of numbers (xorshift), so that every machine gets the same names and lengths.
 struct Rng(u64);
 
 impl Rng {

@@ -1,7 +1,8 @@
 //! The figures of docs/benchmarks.md.
 //!
-//! `run` makes trees and images, has `forerun bench --json` measure them, measures what it does not know (packing,
-//! changes of exFAT volumes, images at servers), and keeps all of it in one file. `page` writes the tables and charts.
+//! `run` makes trees and images, measures them with `forerun bench --json`, measures what that does
+//! not cover (packing, changes of exFAT volumes, remote images), and stores everything in one file.
+//! `page` writes the tables and charts.
 
 mod exfat;
 mod figures;

@@ -1,4 +1,4 @@
-//! docs/benchmarks.md: its tables and charts.
+//! The tables and charts of docs/benchmarks.md.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,15 @@ use crate::figures::{Figures, Row, median};
 const PAGE: &str = "docs/benchmarks.md";
 const BEGIN: &str = "<!-- figures -->\n";
 const END: &str = "<!-- end of figures -->\n";
-/// Groups, in their order, with the titles of their charts.
+/// Groups in their order, with the titles of their charts.
 const GROUPS: [(&str, &str); 3] = [
     ("images", "Local images"),
     ("exfat", "exFAT volumes, against exfat-fuse"),
     ("servers", "Images at servers"),
 ];
-/// Rows of all tables together, at the most.
+/// Most rows of all tables together.
 const MOST: usize = 30;
 
-/// Writes tables and charts.
 pub fn write(root: &Path, figures: &Figures) -> Result<()> {
     ensure!(
         figures.rows.len() <= MOST,
@@ -43,14 +42,13 @@ pub fn write(root: &Path, figures: &Figures) -> Result<()> {
     Ok(())
 }
 
-/// Returns the page with these figures.
 fn replaced(text: &str, figures: &Figures) -> Result<String> {
     let (head, rest) = text.split_once(BEGIN).context("no place for figures")?;
     let (_, tail) = rest.split_once(END).context("no end of the figures")?;
     Ok(format!("{head}{BEGIN}\n{}\n{END}{tail}", tables(figures)))
 }
 
-/// Formats all rows, and the runs that they are from.
+/// Formats all rows, and the runs that measured them.
 pub fn tables(figures: &Figures) -> String {
     let mut text = String::new();
     for (group, title) in GROUPS {
@@ -67,7 +65,7 @@ pub fn tables(figures: &Figures) -> String {
         for row in rows {
             let [ratio, low, high] = row.ratio();
             let (unit, noisy) = (&row.unit, if row.is_noisy() { ", noisy" } else { "" });
-            // Lengths differ by less than times do.
+            // Lengths differ less than times.
             let digits = if row.unit == "MB" { 3 } else { 2 };
             let number = figures.runs.iter().position(|run| run.date == row.run);
             text += &format!(
@@ -95,7 +93,7 @@ pub fn tables(figures: &Figures) -> String {
 /// Draws ratios with their rounds, one below the other, on a logarithmic axis.
 fn chart(title: &str, rows: &[&Row]) -> Result<String> {
     let mut svg = String::new();
-    // The errors of plotters borrow what it draws on.
+    // plotters' errors borrow the text that it draws to.
     draw(title, rows, &mut svg).map_err(|error| anyhow::anyhow!("{title}: {error}"))?;
     Ok(svg)
 }
@@ -103,7 +101,8 @@ fn chart(title: &str, rows: &[&Row]) -> Result<String> {
 fn draw(title: &str, rows: &[&Row], svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
     let count = u32::try_from(rows.len())?;
     let ratios: Vec<[f64; 3]> = rows.iter().map(|row| row.ratio()).collect();
-    // The line of equal times is always there, and a decade below it, which has labels enough.
+    // The line of equal times is always shown, and a decade below it, so that the axis has enough
+    // labels.
     let low = ratios.iter().fold(0.1, |low, ratio| ratio[1].min(low)) * 0.9;
     let high = ratios.iter().fold(1.0, |high, ratio| ratio[2].max(high)) * 1.1;
     let root = SVGBackend::with_string(svg, (960, 110 + 22 * count)).into_drawing_area();

@@ -1,4 +1,5 @@
-//! Other programs: run, timed, found, in turns. And the caches that each measurement starts without.
+//! Runs, times and finds other programs, takes turns between them, and empties caches before each
+//! measurement.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-/// Runs a program and returns what it prints. Fails unless it succeeds, with its standard error.
+/// Runs a program and returns its standard output. If it fails, the error contains its standard
+/// error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("{command:?}"))?;
@@ -20,14 +22,14 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program, and returns the seconds that it took.
 pub fn timed(command: &mut Command) -> Result<f64> {
     let start = Instant::now();
     output(command)?;
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Returns the first line that a program prints, whatever its status; nothing where it is not installed.
+/// Returns the first line that a program prints, whatever its exit status, or `None` if it is not
+/// installed.
 pub fn first_line(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).output().ok()?;
     let text = [output.stderr, output.stdout].concat();
@@ -36,18 +38,18 @@ pub fn first_line(command: &mut Command) -> Option<String> {
     lines.find(|line| !line.is_empty()).map(str::to_string)
 }
 
-/// Writes what is dirty, and empties all caches.
+/// Writes dirty data back, and empties all caches.
 pub fn drop_caches() -> Result<()> {
     output(&mut Command::new("sync"))?;
     fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")
 }
 
-/// Removes a file or directory, if it is there.
+/// Removes a file or directory, if it exists.
 pub fn remove(path: &Path) -> Result<()> {
     output(Command::new("rm").arg("-rf").arg(path)).map(drop)
 }
 
-/// Returns whether all of these are installed, and tells which are not.
+/// Returns whether all programs are installed, and reports those that are not.
 pub fn has(programs: &[&str]) -> bool {
     let lacks = |name: &&&str| {
         let mut which = Command::new("sh");
@@ -61,8 +63,8 @@ pub fn has(programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Runs both once in each round, and returns the seconds of each. Every second round has their order reversed, so that a slow
-/// minute of the machine, and the state in which one leaves it, meet both.
+/// Runs both once per round. Returns the seconds of each. Every second round reverses their order,
+/// so that a slow minute of the machine, and the state in which one leaves it, affect both.
 pub fn turns(
     what: &str,
     rounds: usize,

@@ -1,4 +1,4 @@
-//! Images in a registry on this machine, which a proxy puts behind a link.
+//! Images in a registry on this machine, behind a proxy that simulates a link.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,12 +16,12 @@ use crate::inputs::Inputs;
 use crate::programs::{drop_caches, has, output, remove, timed, turns};
 
 const GROUP: &str = "servers";
-/// Bytes in a second of a link to a server in the same country, and of one to a registry far away.
+/// Bytes per second of a link to a server in the same country, and of one to a distant registry.
 const FAST: u64 = 100_000_000;
 const SLOW: u64 = 3_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const PIECE: usize = 16 << 10;
-/// A program of some size, and the first command of a container.
+/// A larger program, the first command of a container.
 const PROGRAM: &str = "import argparse, asyncio, csv, decimal, http.client, json, logging.handlers, tarfile, \
                        unittest.mock, urllib.request, xml.dom.minidom, zipfile";
 const COMMAND: &str = "import json";
@@ -122,7 +122,7 @@ pub fn measure(inputs: &Inputs, rounds: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A registry, ended when dropped.
+/// A registry, which ends when dropped.
 struct Registry {
     address: SocketAddr,
     server: Child,
@@ -160,23 +160,24 @@ impl Drop for Registry {
     }
 }
 
-/// Starts a proxy that sends what a server answers as a line with a round trip would, and returns its address.
+/// Starts a proxy that delays a server's answers like a link with a round trip. Returns its
+/// address.
 fn link(server: SocketAddr, rate: u64) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    // When the line has carried all that was sent so far.
+    // When the line will have carried everything sent so far.
     let line = Arc::new(Mutex::new(Instant::now()));
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let line = Arc::clone(&line);
-            // A side that goes away ends the connection.
+            // A side that disconnects ends the connection.
             thread::spawn(move || drop(carry(client, server, rate, &line)));
         }
     });
     Ok(address)
 }
 
-/// Carries what both sides of a connection send.
+/// Carries the bytes of both sides of a connection.
 fn carry(
     client: TcpStream,
     server: SocketAddr,
@@ -213,7 +214,7 @@ fn carry(
     }
 }
 
-/// Mounts an image at a server, with a cache of its own, and returns the seconds that mounting and the work took.
+/// Mounts a remote image with a separate cache. Returns the seconds of mounting and of the workload.
 fn mounted(
     inputs: &Inputs,
     name: &str,
@@ -224,7 +225,7 @@ fn mounted(
     fs::create_dir_all(&dir)?;
     remove(&cache)?;
     drop_caches()?;
-    // How the program gets into memory is not measured.
+    // Loading the program into memory is not measured.
     output(&mut inputs.forerun(&["--version"]))?;
     let mut mount = inputs.forerun(&["mount", "--cache-dir"]);
     let seconds = timed(mount.arg(cache).args(options).arg(name).arg(&dir))?;
@@ -242,8 +243,8 @@ fn push(inputs: &Inputs, image: &Path, name: &str) -> Result<()> {
     output(inputs.forerun(&["push", "--quiet"]).arg(image).arg(name)).map(drop)
 }
 
-/// Copies the interpreter of this machine and its library into a directory. Modules that were never loaded are compiled
-/// then, and not in a mount, each time anew.
+/// Copies this machine's interpreter and its library into a directory. Modules that were never
+/// loaded are compiled there, because a mount would compile them again each time.
 const COPY_PYTHON: &str = r#"
     mkdir -p "$0/bin" "$0/lib"
     cp "$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')" "$0/bin/python3"
@@ -251,7 +252,7 @@ const COPY_PYTHON: &str = r#"
     rm -rf "$0"/lib/*/site-packages "$0"/lib/*/dist-packages "$0"/lib/*/test
     env -i PYTHONHOME="$0" "$0/bin/python3" -s -S -c "$1""#;
 
-/// Returns the command of the interpreter in `dir`, with nothing of this machine's.
+/// Returns the command of the interpreter in `dir`, isolated from this machine's modules.
 fn interpreter(dir: &Path, script: &str) -> Command {
     let mut command = Command::new(dir.join("bin/python3"));
     command.env_clear().env("PYTHONHOME", dir);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{deny, features, packages, process, test_programs, tidy};
 
-/// Runs all of them, up to the first that fails.
+/// Runs the steps, up to the first failure.
 pub fn run(root: &Path) -> Result<()> {
     step("packages", || packages::install_for_machine(root))?;
     step("format", || {
@@ -17,8 +17,8 @@ pub fn run(root: &Path) -> Result<()> {
     })?;
     step("tidy", || tidy::run(root))?;
     thread::scope(|scope| {
-        // Other projects' programs are downloaded and built where the compiler leaves a core idle: each crate of
-        // the tree waits for those that it depends on.
+        // Programs of other projects are downloaded and built while the compiler leaves a core
+        // idle, because each crate of the tree waits for its dependencies.
         let beside = scope.spawn(|| {
             step("tools", || packages::install_for_tree(root))?;
             step("site", || {
@@ -35,16 +35,15 @@ pub fn run(root: &Path) -> Result<()> {
         test.env("CARGO_TARGET_DIR", process::target_dir(root)?);
         process::run(test.args(["test", "--locked", "--quiet"]))
     })?;
-    // Last and without another word after it, so that the output ends with the tests' own results.
+    // Runs last and prints nothing afterwards, so that the output ends with the tests' own results.
     println!("==> tests");
     test_programs::run(root).context("tests")
 }
 
-/// Has the compiler check the tree.
 fn check(root: &Path) -> Result<()> {
     step("lints", || {
         each_workspace(root, |cargo| {
-            // The fuzz targets are only looked at: libFuzzer, in C++, is not built for that.
+            // The fuzz targets are only checked, which does not need a build of libFuzzer, in C++.
             cargo.env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a");
             cargo.args(["clippy", "--locked", "--workspace", "--all-targets"]);
             cargo.args(["--all-features", "--", "-D", "warnings"])
@@ -57,14 +56,14 @@ fn check(root: &Path) -> Result<()> {
     step("documentation", || {
         let mut doc = process::cargo(root);
         doc.env("RUSTDOCFLAGS", "-D warnings");
-        // With the features of the lints, whose check of other crates it uses.
+        // With the features of the lints, whose checks of other crates it reuses.
         doc.args(["doc", "--locked", "--workspace", "--all-features"]);
         process::run(doc.args(["--no-deps", "--quiet"]))
     })
 }
 
-/// Runs cargo for the main workspace, and for `bench/` and `fuzz/`, which are workspaces of their own. All build in one
-/// folder, so that what they depend on is checked once.
+/// Runs cargo for the main workspace, and for the separate workspaces `bench/` and `fuzz/`. All
+/// build in one directory, so that shared dependencies are checked once.
 fn each_workspace(root: &Path, add_args: impl Fn(&mut Command) -> &mut Command) -> Result<()> {
     let target = process::target_dir(root)?;
     for dir in [root.to_path_buf(), root.join("bench"), root.join("fuzz")] {

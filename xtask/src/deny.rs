@@ -1,8 +1,8 @@
 //! Licences, sources, duplicates and known vulnerabilities of the dependencies, by cargo-deny and
 //! `deny.toml`.
 //!
-//! The database of vulnerabilities is on a server of its own. Where that cannot be reached, the check
-//! says so and goes on: it would fail for reasons that are not in the tree.
+//! The database of vulnerabilities is on a separate server. If it cannot be reached, the check says
+//! so and continues, because a failure would have no cause in the tree.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use forerun_testkit::require;
 
 use crate::process;
 
-/// The version of cargo-deny that `deny.toml` is written for.
+/// The version of cargo-deny for which `deny.toml` is written.
 const VERSION: &str = "~0.20";
 
 /// Runs cargo-deny on the workspaces. Installs it under `target/tools` if it is not in the `PATH`.
@@ -42,7 +42,7 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Brings the database of known vulnerabilities up to date. Returns whether it is there.
+/// Updates the database of known vulnerabilities. Returns whether there is one.
 fn fetch_database(root: &Path, program: &Path) -> Result<bool> {
     let mut fetch = Command::new(program);
     fetch.current_dir(root).args(["fetch", "db"]);

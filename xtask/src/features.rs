@@ -1,5 +1,5 @@
-//! The library with some of its features only: it builds without a warning, and brings no more than it
-//! must.
+//! The library with some of its features: it builds without a warning, and has no unnecessary
+//! dependencies.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,22 +8,20 @@ use anyhow::{Result, ensure};
 
 use crate::process;
 
-/// Sets of features that a user of the library may ask for: to read, to make, to change, and a format
-/// that builds on another.
+/// Sets of features that a user of the library may select: to read, to make, to change, and a
+/// format that builds on another.
 const SETS: [&str; 5] = ["squashfs", "squashfs,write", "exfat", "composefs", "remote"];
-/// Programs and libraries that must not bring the network: packages, with the arguments for their features.
+/// Packages that must not depend on the network, with the arguments for their features.
 const LOCAL: [(&str, &[&str]); 2] = [
     ("forerun", &["--features", "squashfs,write"]),
     // forerun-lite.
     ("forerun-cli", &[]),
 ];
-/// Crates that a library which reads local images must not bring: a runtime, TLS, HTTP.
+/// Crates that a library for local images must not depend on: a runtime, TLS, HTTP.
 const NETWORK: [&str; 5] = ["tokio", "reqwest", "rustls", "hyper", "ring"];
 
-/// Checks each set and forerun-lite, and what the smallest depend on.
-///
-/// # Errors
-/// Where a set does not build cleanly, or a crate of the network is among the dependencies.
+/// Checks that each set and forerun-lite build without warnings, and that the smallest do not
+/// depend on network crates.
 pub fn check(root: &Path) -> Result<()> {
     for set in SETS {
         let mut clippy = process::cargo(root);
@@ -49,11 +47,9 @@ pub fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the tests are built with the features that xtask is built with in `make test`: each crate that xtask
-/// depends on would be built twice otherwise, and all that depends on it.
-///
-/// # Errors
-/// Names the crates whose features differ. Those of `xtask/Cargo.toml` make them equal.
+/// Checks that the tests use the same features as xtask in `make test`. Otherwise each dependency
+/// of xtask, and everything that depends on it, would be built twice. The error names the crates
+/// whose features differ; those of `xtask/Cargo.toml` make them equal.
 pub fn check_shared(root: &Path) -> Result<()> {
     let tree = |arguments: &[&str]| {
         let mut tree = process::cargo(root);
@@ -73,7 +69,8 @@ pub fn check_shared(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the packages of the first tree that have features in the second which they have not in the third.
+/// Returns the packages of the first tree with features that they have in the second tree but not
+/// in the third.
 fn built_twice(of_xtask: &str, before: &str, tests: &str) -> Vec<String> {
     let packages: HashSet<&str> = lines(of_xtask).map(|(package, _)| package).collect();
     let tests: HashSet<(&str, &str)> = lines(tests).collect();
@@ -89,11 +86,11 @@ fn built_twice(of_xtask: &str, before: &str, tests: &str) -> Vec<String> {
 /// Returns the packages of a tree with their features.
 fn lines(tree: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = tree.lines().filter_map(|line| line.split_once('|'));
-    // Repeated ones are marked.
+    // Repeated packages are marked.
     lines.map(|(package, features)| (package, features.trim_end_matches(" (*)")))
 }
 
-/// Returns the crates of the network in what `cargo tree` prints.
+/// Returns the network crates in the output of `cargo tree`.
 fn network_crates(tree: &str) -> Vec<&str> {
     let names = tree.lines().filter_map(|line| line.split(' ').next());
     names.filter(|name| NETWORK.contains(name)).collect()

@@ -1,7 +1,7 @@
 //! The fuzz targets in `fuzz/`, one after the other, by cargo-fuzz.
 //!
-//! A run starts with the inputs that the repository keeps and with the seeds. `--minimise` turns what
-//! the runs have found into the kept inputs.
+//! A run starts with the inputs stored in the repository and with the seeds. `--minimise` turns the
+//! inputs that the runs have found into the stored ones.
 
 use std::fs;
 use std::path::Path;
@@ -25,19 +25,18 @@ pub struct FuzzOptions {
     targets: Vec<String>,
 }
 
-/// Memory for a target in MiB, and seconds for one input (`forerun_fuzzing::TIME`).
+/// Memory limit of a target in MiB, and time limit of one input in seconds
+/// (`forerun_fuzzing::TIME`).
 const LIMITS: [&str; 2] = ["-rss_limit_mb=512", "-timeout=5"];
-/// Directories of targets are made here where it exists: in memory.
+/// Directories of targets are made here, in memory, if it exists.
 const SCRATCH: &str = "/dev/shm";
-/// GCC promotes constant arrays of functions to globals and then calls each use of them a use after their
-/// scope: libzstd has such arrays.
+/// GCC promotes constant arrays of functions to globals, and then reports each use of them as a use
+/// after scope. libzstd has such arrays.
 const C_FLAGS: &str = "-fno-sanitize-address-use-after-scope";
 
-/// Runs each target. A crash, a hang or an excess of memory ends the run of that target, and cargo-fuzz
-/// keeps the input under `fuzz/artifacts`.
-///
-/// # Errors
-/// Where a target had a finding, after all have run.
+/// Runs each target. A crash, a hang or excessive memory ends the run of that target, and
+/// cargo-fuzz stores the input under `fuzz/artifacts`. Fails after all have run if a target had a
+/// finding.
 pub fn run(root: &Path, options: &FuzzOptions) -> Result<()> {
     if require::find_program("cargo-fuzz").is_none() {
         bail!("cargo-fuzz is not installed: cargo install --locked cargo-fuzz");
@@ -78,7 +77,7 @@ pub fn run(root: &Path, options: &FuzzOptions) -> Result<()> {
     Ok(())
 }
 
-/// Returns the targets that were named, or all.
+/// Returns the named targets, or all.
 fn chosen(root: &Path, named: &[String]) -> Result<Vec<String>> {
     let list = process::output(cargo_fuzz(root, "").arg("list"))?;
     let all: Vec<String> = list.lines().map(str::to_string).collect();
@@ -92,7 +91,7 @@ fn chosen(root: &Path, named: &[String]) -> Result<Vec<String>> {
     })
 }
 
-/// Moves inputs between the kept archives and `fuzz/corpus`.
+/// Moves inputs between the stored archives and `fuzz/corpus`.
 fn corpora(root: &Path, verb: &str, targets: &[String]) -> Result<()> {
     let mut cargo = process::cargo(root);
     cargo.args(["run", "--quiet", "--locked", "--package", "forerun-fuzzing"]);
@@ -100,7 +99,7 @@ fn corpora(root: &Path, verb: &str, targets: &[String]) -> Result<()> {
     process::run(cargo.args(targets))
 }
 
-/// Returns the files with inputs that a target has failed on, in this run or before.
+/// Returns the files with inputs on which a target has failed, in this run or before.
 fn artifacts(root: &Path, target: &str) -> Vec<String> {
     let entries = fs::read_dir(root.join("fuzz/artifacts").join(target));
     let entries = entries.into_iter().flatten().flatten();
@@ -109,15 +108,15 @@ fn artifacts(root: &Path, target: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the command for cargo-fuzz. Sanitizers and coverage are features of a nightly compiler, which
-/// a variable makes the stable one accept: no second toolchain is needed.
+/// Returns the command for cargo-fuzz. Sanitizers and coverage need a nightly compiler; a variable
+/// enables them in the stable one, so no second toolchain is needed.
 fn cargo_fuzz(root: &Path, target: &str) -> Command {
     let mut cargo = process::cargo(root);
     cargo.env("RUSTC_BOOTSTRAP", "1").arg("fuzz");
     cargo.env("CFLAGS", C_FLAGS);
-    // LeakSanitizer takes what a thread owns while it starts or ends for leaked, so it only judges the codecs: they are
-    // libraries in C, called on one thread. AddressSanitizer holds back 256 MiB of freed memory by default, half of what
-    // a target may take.
+    // LeakSanitizer reports memory that a thread owns while it starts or ends, so it only checks
+    // the codecs: they are C libraries, called on one thread. AddressSanitizer by default retains
+    // 256 MiB of freed memory, half of a target's limit.
     let leaks = u8::from(target.starts_with("codec_"));
     cargo.env(
         "ASAN_OPTIONS",

@@ -1,7 +1,6 @@
-//! The project's own chores: `cargo xtask COMMAND`.
+//! The project's own tasks: `cargo xtask COMMAND`.
 //!
-//! CI runs `cargo xtask ci`, so that every developer can run the same. Nothing here is part of what
-//! users get.
+//! CI runs `cargo xtask ci`, so that every developer can run the same. Users get nothing from here.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;

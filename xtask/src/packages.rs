@@ -1,8 +1,9 @@
-//! Programs that the tests use and the workspace does not hold: Debian packages, listed in
-//! `tools/debian-packages.txt` only, an object store from crates.io, packages of Python, listed in
+//! Programs that the tests use and that are not in the workspace: Debian packages, listed only in
+//! `tools/debian-packages.txt`, an object store from crates.io, Python packages, listed in
 //! `python/requirements-test.txt`, and the kernel of the guest.
 //!
-//! The machine is the user's: packages are installed only with consent, and nothing else is changed.
+//! Packages are installed on the machine only with the user's consent, and nothing else on it is
+//! changed.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -14,22 +15,21 @@ use forerun_testkit::{guest, require};
 
 use crate::process;
 
-/// The answer of a user without a terminal, such as CI: yes or no.
+/// The answer (yes or no) of a user without a terminal, such as CI.
 const CONSENT: &str = "FORERUN_INSTALL";
 
-/// The object store that tests start: a version, which crates.io never changes, and the versions and
-/// digests of all it depends on in the lock file that it brings along.
+/// The object store that tests start. crates.io never changes a version, and its lock file has the
+/// versions and digests of all dependencies.
 const OBJECT_STORE: &[&str] = &["s3s-fs", "--version", "=0.14.1", "--features", "binary"];
 
-/// Installs all of it.
 pub fn install(root: &Path) -> Result<()> {
     install_for_machine(root)?;
     install_for_tree(root)?;
     process::forget_builds_of_tools(root)
 }
 
-/// Installs into `target/tools` what changes nothing on the machine. The guest's kernel is fetched only in CI: it is
-/// 100 MB, and only few tests use it.
+/// Installs programs into `target/tools`, which changes nothing else on the machine. The guest's
+/// kernel is fetched only in CI: it is 100 MB, and few tests use it.
 pub fn install_for_tree(root: &Path) -> Result<()> {
     process::install_tool(root, OBJECT_STORE)?;
     install_python_packages(root)?;
@@ -39,7 +39,7 @@ pub fn install_for_tree(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the kernel of the guest, where there is none yet.
+/// Unpacks the kernel of the guest, unless there is one.
 pub fn install_kernel(root: &Path) -> Result<()> {
     if guest::has_kernel() {
         return Ok(());
@@ -47,11 +47,12 @@ pub fn install_kernel(root: &Path) -> Result<()> {
     process::run(Command::new(root.join("tools/guest-kernel.sh")).arg(guest::kernel_root()))
 }
 
-/// Installs the packages of Python that its tests use into `target/tools/python`, where that has not been done.
+/// Installs the Python packages of the tests into `target/tools/python`, unless that was done
+/// before.
 fn install_python_packages(root: &Path) -> Result<()> {
     let list = fs::read(root.join("python/requirements-test.txt"))?;
     let dir = root.join("target/tools/python");
-    // Written last: it says what is installed.
+    // Written last, because it records what is installed.
     let installed = dir.join("requirements.txt");
     if fs::read(&installed).is_ok_and(|installed| installed == list) {
         return Ok(());
@@ -79,7 +80,7 @@ fn install_python_packages(root: &Path) -> Result<()> {
     }
 }
 
-/// Asks the user whether to install packages, if the variable does not answer.
+/// Asks the user whether to install packages, unless the variable answers.
 fn consents(missing: &[&str]) -> Result<bool> {
     if let Some(answer) = std::env::var_os(CONSENT) {
         return parse_answer(&answer.to_string_lossy());
@@ -104,8 +105,8 @@ fn parse_answer(answer: &str) -> Result<bool> {
     }
 }
 
-/// Installs the Debian packages that are missing, if this is Debian, the user is root and consents. Elsewhere it
-/// says what to install; in CI that is an error.
+/// Installs missing Debian packages, if this is Debian, the user is root and consents. Otherwise
+/// prints what to install; in CI that is an error.
 pub fn install_for_machine(root: &Path) -> Result<()> {
     let path = root.join("tools/debian-packages.txt");
     let list = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -149,7 +150,7 @@ fn install_packages(packages: &[&str]) -> Result<()> {
     println!("installing {}", packages.join(" "));
     let apt = || {
         let mut apt = Command::new("apt-get");
-        // A fresh machine may be installing something at its first boot: wait for that.
+        // Waits for a fresh machine that is installing something at its first boot.
         apt.args(["-q", "-o", "DPkg::Lock::Timeout=300"]);
         apt.env("DEBIAN_FRONTEND", "noninteractive");
         apt

@@ -1,4 +1,4 @@
-//! Running programs, with errors that say which.
+//! Runs programs, with errors that name them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,8 +15,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program and returns what it prints to standard output. Fails unless it succeeds, with its
-/// standard error.
+/// Runs a program and returns its standard output. If it fails, the error contains its standard
+/// error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| describe(command))?;
     ensure!(
@@ -29,14 +29,13 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("output of {}", describe(command)))
 }
 
-/// Formats the command line for people.
 pub fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// Returns a command for the cargo that runs this.
+/// Returns a command for the cargo that runs this program.
 pub fn cargo(root: &Path) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
@@ -44,7 +43,7 @@ pub fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Returns the same command, which makes room for others: program, arguments and directory are kept.
+/// Returns the same command with a low priority. Program, arguments and directory are kept.
 pub fn niced(command: &Command) -> Command {
     let mut niced = Command::new("nice");
     niced.args(["-n", "5"]).arg(command.get_program());
@@ -55,7 +54,6 @@ pub fn niced(command: &Command) -> Command {
     niced
 }
 
-/// Returns where cargo builds.
 pub fn target_dir(root: &Path) -> Result<PathBuf> {
     let mut metadata = cargo(root);
     metadata.args(["metadata", "--locked", "--no-deps", "--format-version=1"]);
@@ -65,11 +63,11 @@ pub fn target_dir(root: &Path) -> Result<PathBuf> {
         .context("cargo names its target directory")
 }
 
-/// Has cargo build a program of another project and install it into `target/tools`.
+/// Builds a program of another project with cargo and installs it into `target/tools`.
 ///
-/// A debug build takes less than half the time. What is built on the way is for the next program of the same run, as
-/// half of what such programs use is the same. It leaves the CPU to the checks beside it, which have steps that
-/// use one core.
+/// A debug build takes less than half the time. Its intermediate files are shared with the next
+/// program, because half of the dependencies of such programs are the same. It runs at low priority
+/// beside the checks, some of which use only one core.
 pub fn install_tool(root: &Path, words: &[&str]) -> Result<()> {
     let tools = root.join("target/tools");
     let mut install = niced(&cargo(root));
@@ -80,7 +78,7 @@ pub fn install_tool(root: &Path, words: &[&str]) -> Result<()> {
     run(&mut install)
 }
 
-/// Removes what the builds of tools left.
+/// Removes the build directories of tools.
 pub fn forget_builds_of_tools(root: &Path) -> Result<()> {
     let dir = root.join("target/tools/build");
     match fs::remove_dir_all(&dir) {

@@ -1,8 +1,8 @@
 //! The tests of the workspace: built by one `cargo test`, and run two programs at a time.
 //!
-//! `cargo test` runs one test program after the other. Those of the commands, of mounts and of servers
-//! wait more than they compute, so two of them side by side keep the cores busy. The tests of the documentation,
-//! which use one core, run beside them.
+//! `cargo test` runs one test program after the other. The tests of commands, mounts and servers
+//! wait more than they compute, so two of them in parallel keep the cores busy. The documentation
+//! tests, which use one core, run in parallel too.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +20,17 @@ use serde_json::Value;
 
 use crate::process;
 
-/// The choice of packages and features in every step; with another, cargo would build most crates anew.
+/// The packages and features in every step. With others, cargo would build most crates again.
 const WHOLE: [&str; 3] = ["--locked", "--workspace", "--all-features"];
 
-/// The time limit of one test program in CI: several times what the longest takes.
+/// The time limit of one test program in CI: several times that of the longest.
 const PROGRAM_LIMIT: &str = "30m";
 
-/// Programs that took longer are listed at the end.
+/// Slower programs are listed at the end.
 const SLOW: Duration = Duration::from_secs(60);
 
-/// The packages whose tests make mounts and mount namespaces by the dozen. A namespace keeps a
-/// copy of each mount there is, and with it the mount's image busy: these run one after the other.
+/// The packages whose tests make many mounts and mount namespaces. A namespace has a copy of each
+/// mount, which keeps the image busy, so these run one after the other.
 const ONE_AT_A_TIME: [&str; 4] = [
     "crates/front/cli",
     "crates/front/fuse",
@@ -38,7 +38,8 @@ const ONE_AT_A_TIME: [&str; 4] = [
     "python",
 ];
 
-/// The packages whose tests need a disk: Linux mounts no EROFS image that is a file in memory.
+/// The packages whose tests need a disk, because Linux cannot mount an EROFS image file that is in
+/// memory.
 const ON_DISK: [&str; 5] = [
     "crates/formats/erofs",
     "crates/front/cli",
@@ -47,17 +48,16 @@ const ON_DISK: [&str; 5] = [
     "python",
 ];
 
-/// Several times as much as tests keep in memory at a time.
+/// Several times the size of the tests' files in memory.
 const ROOM: u64 = 6 << 30;
 
-/// A test program, and the folder of its package, in which cargo starts tests.
+/// A test program, and its package's directory, in which cargo starts tests.
 #[derive(Debug, PartialEq, Eq)]
 struct TestProgram {
     path: PathBuf,
     dir: PathBuf,
 }
 
-/// The end of a test program.
 #[derive(Debug)]
 struct Ended {
     name: String,
@@ -66,16 +66,15 @@ struct Ended {
     took: Duration,
 }
 
-/// Builds all tests and runs them. Goes on where some fail.
-///
-/// # Errors
-/// Names the programs whose tests failed.
+/// Builds and runs all tests. Continues after failures. The error names the programs whose tests
+/// failed.
 pub fn run(root: &Path) -> Result<()> {
     let mut programs = build(root)?;
-    // The larger a program, the more of the project it tests: those that take longest do not come last.
+    // A larger program tests more of the project, so the slowest programs do not come last.
     programs
         .sort_by_cached_key(|test| Reverse(fs::metadata(&test.path).map_or(0, |file| file.len())));
-    // The tests of the command line have it built; with other crates' features it would be built anew.
+    // The tests of the command line have built it; with other crates' features it would be built
+    // again.
     let program = process::target_dir(root)?.join("debug/forerun");
     let (ended, examples) = thread::scope(|scope| {
         let examples = scope.spawn(|| run_examples(root));
@@ -104,7 +103,7 @@ fn build(root: &Path) -> Result<Vec<TestProgram>> {
         cargo
     };
     process::run(&mut build())?;
-    // Again, with nothing left to build, for the paths.
+    // A second call, with nothing to build, prints the paths.
     let messages = process::output(build().arg("--message-format=json"))?;
     let programs = messages.lines().filter_map(|line| parse(line).transpose());
     let programs: Vec<TestProgram> = programs.collect::<Result<_>>()?;
@@ -112,7 +111,7 @@ fn build(root: &Path) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// Returns the test program that a message of cargo tells of, if it tells of one.
+/// Returns the test program in a message of cargo, if it names one.
 fn parse(line: &str) -> Result<Option<TestProgram>> {
     let message: Value = serde_json::from_str(line).context("a message of cargo")?;
     let is_test = message["profile"]["test"] == true;
@@ -129,8 +128,8 @@ fn parse(line: &str) -> Result<Option<TestProgram>> {
     }))
 }
 
-/// Runs the programs in two lanes: those that run one at a time in the first, which then helps with the
-/// others.
+/// Runs the programs in two threads. The first starts with the programs that run one at a time, and
+/// then helps with the others.
 fn in_two_lanes(
     programs: Vec<TestProgram>,
     run_one: &(dyn Fn(&TestProgram) -> Result<Ended> + Sync),
@@ -165,30 +164,31 @@ impl TestProgram {
     }
 }
 
-/// Runs one test program and then prints what it printed, so that the lines of two do not mix.
+/// Runs one test program and then prints its output, so that the lines of two programs do not mix.
 fn run_one(root: &Path, program: &Path, test: &TestProgram) -> Result<Ended> {
     let mut command = with_fuse(root);
-    // Those that run alone go by time more than the others, which compute: these make room for them.
+    // The programs that run one at a time depend on timing, so the others, which compute, get a
+    // lower priority.
     command.args([
         "nice",
         "-n",
         if test.is_of(&ONE_AT_A_TIME) { "0" } else { "5" },
     ]);
     if require::in_ci() {
-        // A test that hangs would end the run without a word of which one it was. Not for a person,
-        // whose Ctrl-C would not get through.
+        // A test that hangs would otherwise end the run without naming it. Not for a person, whose
+        // Ctrl-C would not pass through timeout.
         command.args(["timeout", "--verbose", "--kill-after=30s", PROGRAM_LIMIT]);
     }
     command.arg(&test.path).current_dir(&test.dir);
     command
         .env("CARGO_MANIFEST_DIR", &test.dir)
         .env(PROGRAM, program);
-    // On a disk, ext4 spends most of the time of such tests with the search for free inodes, since files are made
-    // and removed by the ten thousand. The user's value counts.
+    // On a disk, ext4 spends most of the time of such tests searching for free inodes, because they
+    // create and remove tens of thousands of files. The user's value takes precedence.
     if let Some(memory) = memory(ROOM).filter(|_| is_unset("TMPDIR") && !test.is_of(&ON_DISK)) {
         command.env("TMPDIR", memory);
     }
-    // Many tests wait: for servers, mounts and time limits.
+    // Many tests wait for servers, mounts and time limits.
     if is_unset("RUST_TEST_THREADS") {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         command.env("RUST_TEST_THREADS", (2 * cores).to_string());
@@ -201,7 +201,6 @@ fn is_unset(variable: &str) -> bool {
     std::env::var_os(variable).is_none()
 }
 
-/// Runs the tests of the documentation.
 fn run_examples(root: &Path) -> Result<Ended> {
     let mut command = with_fuse(root);
     command
@@ -214,12 +213,12 @@ fn run_examples(root: &Path) -> Result<Ended> {
     captured(&mut command, "the tests of the documentation".to_string())
 }
 
-/// Returns a command that runs another with a `/dev/fuse` for every user.
+/// Returns a command that runs another one with a `/dev/fuse` for every user.
 fn with_fuse(root: &Path) -> Command {
     Command::new(root.join("tools/with-fuse.sh"))
 }
 
-/// Runs a command to its end, and prints what it printed.
+/// Runs a command to its end, and prints its output.
 fn captured(command: &mut Command, name: String) -> Result<Ended> {
     let mut output = tempfile::tempfile()?;
     command
@@ -247,8 +246,9 @@ fn captured(command: &mut Command, name: String) -> Result<Ended> {
     })
 }
 
-/// Formats what all programs lead to: the tests that were skipped, since a run that ends well has shown nothing about them,
-/// the programs that took long, and what the failures printed, since thousands of lines may lie between.
+/// Formats the results of all programs: skipped tests, because a successful run has shown nothing
+/// about them, slow programs, and the output of failures, because thousands of lines may come in
+/// between.
 fn summary(ended: &[Ended]) -> String {
     let mut skipped = BTreeMap::<&str, BTreeSet<&str>>::new();
     for (test, reason) in ended
@@ -275,8 +275,8 @@ fn summary(ended: &[Ended]) -> String {
     text
 }
 
-/// Returns the part of a test program's output that tells of failures: from their heading on, or the last
-/// lines where there is none, as after a crash.
+/// Returns the part of a test program's output about failures: from their heading on, or the last
+/// lines if there is none, as after a crash.
 fn failures(printed: &str) -> &str {
     /// The number of lines that show how a program ended.
     const LAST: usize = 40;

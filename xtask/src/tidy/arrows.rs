@@ -1,11 +1,13 @@
-//! Which crate may depend on which: the arrows of the data flow, source to front end.
+//! Which crate may depend on which: the direction of the data flow, from source to front end.
 //!
-//! The folder of a crate says what it may depend on. A crate in a folder that no row names is a violation, so that every
-//! new one gets its place; a new format is a folder in `crates/formats`, and no row has to learn its name.
+//! The directory of a crate decides what it may depend on. A crate in a directory without a row is
+//! a violation, so that every new crate gets its place. A new format is a directory in
+//! `crates/formats` and needs no new row.
 
 use super::tree::{Dependency, Package};
 
-/// Folders below `crates`, the first row that fits, and the rows on which their crates may depend, tests aside.
+/// Directories below `crates`, of which the first match counts, and the rows on which their crates
+/// may depend, except in tests.
 const ROWS: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("io", &[]),
@@ -44,7 +46,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("xtask", &[ANY]),
     ("fuzz", &[ANY]),
 ];
-/// The rows that front ends and tests build upon directly.
+/// The rows on which front ends and tests build directly.
 const BASE: &str = "base";
 const BASE_ROWS: &[&str] = &["io", "codec", "vfs", "build", "engine", "spans"];
 const ANY: &str = "any";
@@ -57,7 +59,8 @@ const PROGRAM: &[&str] = &[
     "front/compat",
 ];
 
-/// Crates that speak a network protocol, bring a runtime for it, or speak FUSE, and the crates that may use each.
+/// Crates that speak a network protocol, bring a runtime for it, or speak FUSE, and the crates that
+/// may use each.
 const EXTERNAL: &[(&[&str], &[&str], &str)] = &[
     (
         &["tokio", "tonic"],
@@ -93,7 +96,7 @@ const EXTERNAL: &[(&[&str], &[&str], &str)] = &[
     ),
 ];
 
-/// Finds all arrows that point the wrong way.
+/// Finds all dependencies in the wrong direction.
 pub fn check(packages: &[Package]) -> Vec<String> {
     let mut violations = Vec::new();
     for package in packages {
@@ -114,7 +117,6 @@ pub fn check(packages: &[Package]) -> Vec<String> {
     violations
 }
 
-/// Returns the row of a folder.
 fn row_of(dir: &str) -> Option<(&'static str, &'static [&'static str])> {
     let below = dir.strip_prefix("crates/").unwrap_or(dir);
     let fits = |row: &str| match row.strip_suffix('*') {
@@ -152,7 +154,7 @@ fn refused(
     {
         return None;
     }
-    // Tests may use what lies beside and above, but never tie a front end to a driver.
+    // Tests may use crates of the same and higher rows, but a front end may never use a driver.
     let is_front = |row: &str| row == "python" || row.starts_with("front/");
     match (row, on) {
         (row, "formats/*") if is_front(row) => {
@@ -182,7 +184,7 @@ mod tests {
             ("crates/io", "dev:crates/test/kit", true),
             ("crates/test/servers", "crates/test/kit", true),
             ("xtask", "crates/test/kit", true),
-            // A front end imports a driver, in tests too.
+            // A front end imports a driver, also in tests.
             ("crates/front/fuse", "crates/formats/romfs", false),
             ("crates/front/export", "crates/formats/squashfs", false),
             ("crates/front/cli", "crates/formats/erofs", false),
@@ -193,7 +195,7 @@ mod tests {
             ("crates/formats/romfs", "crates/front/fuse", false),
             ("crates/formats/romfs", "crates/formats/squashfs", false),
             ("crates/formats/erofs", "crates/formats/composefs", false),
-            // Against the flow.
+            // Against the data flow.
             ("crates/formats/romfs", "crates/engine", false),
             ("crates/build", "crates/engine", false),
             ("crates/io", "crates/vfs", false),
@@ -203,7 +205,7 @@ mod tests {
             ("crates/test/kit", "crates/test/servers", false),
             ("crates/formats/romfs", "crates/forerun", false),
             ("crates/store/remote", "crates/engine", false),
-            // What one crate only may use.
+            // External crates that only one crate may use.
             ("crates/engine", "tokio", false),
             ("crates/front/snapshotter", "tokio", true),
             ("crates/front/snapshotter", "reqwest", false),

@@ -1,7 +1,7 @@
-//! No circles among the modules of any crate: what two modules both need is in a third one.
+//! Forbids cycles among the modules of a crate: code that two modules need is in a third one.
 //!
-//! Modules are those that `lib.rs` names; a folder counts as one. A path counts wherever it stands, so that a
-//! type which is named without an import is found too. Tests may look at everything.
+//! Modules are those that `lib.rs` names; a directory counts as one. Paths are found anywhere in
+//! the code, so a type that is named without an import counts too. Tests may use everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::tree::{SourceFile, code_only, pattern};
 /// The modules that each module names, with a file and line of each.
 type Graph<'f> = BTreeMap<&'f str, BTreeMap<&'f str, (&'f str, usize)>>;
 
-/// Finds a circle in each crate that has one.
+/// Finds one cycle in each crate that has any.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
     let sources = files.iter().filter(|file| file.is_rust());
     let crates = sources.filter_map(|file| file.path.split_once("/src/"));
@@ -21,7 +21,7 @@ pub fn check(files: &[SourceFile]) -> Vec<String> {
 
 fn circle(dir: &str, files: &[SourceFile]) -> Option<String> {
     let mut graph = graph(dir, files);
-    // Modules that name none of the rest are in no circle.
+    // Modules that name none of the remaining ones are in no cycle.
     while let Some(leaf) = graph.iter().find(|(_, named)| named.is_empty()) {
         let leaf = *leaf.0;
         graph.remove(leaf);
@@ -99,7 +99,7 @@ fn first_words(path: &str) -> Vec<String> {
         return words(path).take(1).map(str::to_string).collect();
     };
     let mut list = list.split(';').next().unwrap_or_default().to_string();
-    // Lists within are what the paths lead to.
+    // Nested lists contain the ends of the paths.
     let inner = pattern(r"\{[^{}]*\}");
     while inner.is_match(&list) {
         list = inner.replace_all(&list, "").into_owned();

@@ -1,8 +1,9 @@
-//! Files that nothing would miss: tests that are never compiled, and paths of one developer's machine.
+//! Files whose defects nothing else would reveal: tests that are never compiled, and files with
+//! paths of one developer's machine.
 
 use super::tree::{SourceFile, pattern};
 
-/// Private paths, in halves, as this file is searched too. `a/work/b` is some other path.
+/// Private paths, in halves, because this file is searched too. `a/work/b` is another path.
 const PRIVATE: &str = concat!(
     r"(?m)(^|[^[:alnum:]_\-.*}])(/wo",
     "rk/|/ro",
@@ -34,7 +35,8 @@ pub fn check(files: &[SourceFile]) -> Vec<String> {
     violations
 }
 
-/// Returns whether the parent of a file in a crate's `tests/it` declares it. Cargo finds all others that are programs.
+/// Returns whether the parent of a file in a crate's `tests/it` declares it. Cargo finds all other
+/// test files, which are programs.
 fn is_compiled(file: &SourceFile, files: &[SourceFile]) -> bool {
     let Some((dir, path)) = file
         .path

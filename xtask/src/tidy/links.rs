@@ -1,10 +1,10 @@
-//! Links between the Markdown files of the tree: the file is there, and the heading in it.
+//! Links between the Markdown files of the tree: the file and the heading must exist.
 
 use std::collections::BTreeMap;
 
 use super::tree::{SourceFile, pattern};
 
-/// Finds all relative links that lead nowhere. Links to other servers are not followed.
+/// Finds all broken relative links. Links to other servers are not followed.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
     // `[text](target "title")`, and `[name]: target`.
     let links = pattern(r"(?m)\]\(([^)\s]+)|^\s*\[[^\]]*\]: (\S+)");
@@ -48,7 +48,7 @@ fn leads_nowhere(
     (is_page && !headings(&file.text).any(|heading| heading == anchor)).then_some("no such heading")
 }
 
-/// Resolves `to` as seen from the file `from`; `None` above the root.
+/// Resolves `to` relative to the file `from`. Returns `None` above the root.
 fn join(from: &str, to: &str) -> Option<String> {
     if to.is_empty() {
         return Some(from.to_string());
@@ -69,7 +69,7 @@ fn join(from: &str, to: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Converts headings to anchors as hosts do: lower case, spaces to dashes, other signs dropped.
+/// Converts headings to anchors as hosts do: lower case, dashes for spaces, other signs dropped.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let heading =
         |line: &&str| line.trim_start_matches('#').starts_with(' ') && line.starts_with('#');
@@ -85,7 +85,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Blanks out code. What is left keeps its place.
+/// Blanks out code. The remaining text keeps its position.
 fn prose(text: &str) -> String {
     let code = pattern(r"(?s)```.*?(```|\z)|`[^`\n]*`");
     let blanked = code.replace_all(text, |found: &regex::Captures<'_>| {

@@ -1,13 +1,14 @@
-//! Each crate takes its lints from the workspace, the ban on `unsafe` among them, and each dependency from a registry has
-//! its reason in `docs/decisions/43-dependencies.md`.
+//! Each crate takes its lints from the workspace, including the ban on `unsafe`, and each
+//! dependency from a registry has its reason in `docs/decisions/43-dependencies.md`.
 
 use std::collections::BTreeSet;
 
 use super::tree::{Package, SourceFile};
 
-/// The page whose table has crates, with commas between them, in the first cell of a row and the reason in the second.
+/// The page with a table that has crates, separated by commas, in the first cell of a row and the
+/// reason in the second.
 const REASONS: &str = "docs/decisions/43-dependencies.md";
-/// Crates with lints of their own: two with unsafe code, and `fuzz`, which is in another workspace.
+/// Crates with their own lints: two with unsafe code, and `fuzz`, which is in another workspace.
 const OWN_LINTS: [&str; 3] = ["crates/front/c", "crates/sys", "fuzz"];
 
 pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<String> {

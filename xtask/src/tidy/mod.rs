@@ -1,7 +1,7 @@
 //! The rules of the source tree that no compiler checks.
 //!
-//! Each rule is a function from what was read to violations, so that its tests can hand it a tree
-//! that breaks it. [`check`] reads the real tree and asks them all.
+//! Each rule is a function from the parsed tree to violations, so that its tests can pass a tree
+//! that violates it. [`check`] reads the real tree and applies all rules.
 
 mod arrows;
 mod cycles;
@@ -16,7 +16,6 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// Prints all violations. Fails if there is one.
 pub fn run(root: &Path) -> Result<()> {
     let violations = check(root)?;
     for violation in &violations {
@@ -28,7 +27,7 @@ pub fn run(root: &Path) -> Result<()> {
     }
 }
 
-/// Finds all violations in the tree at `root`, each with its place, and how to correct it.
+/// Finds all violations in the tree at `root`, each with its location, and how to correct it.
 fn check(root: &Path) -> Result<Vec<String>> {
     let packages = tree::packages(root)?;
     let files = tree::files(root)?;

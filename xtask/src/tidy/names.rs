@@ -1,9 +1,9 @@
-//! Each invariant of `ARCHITECTURE.md` and each promise of `SECURITY.md` names what checks it: a rule of tidy, or tests that
-//! exist.
+//! Each invariant of `ARCHITECTURE.md` and each promise of `SECURITY.md` names its check: a rule of
+//! tidy, or existing tests.
 //!
-//! An invariant ends with the names: "(checked by `arrows`, `words`)". A promise has them in the last cell of its row. A
-//! rule is a module of `xtask/src/tidy`; any other name is that of a test function, or of a file of tests. One with a space
-//! is a command.
+//! An invariant ends with the names: "(checked by `arrows`, `words`)". A promise has them in the
+//! last cell of its row. A rule is a module of `xtask/src/tidy`; any other name is a test function
+//! or a file of tests. A name with a space is a command.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,8 @@ const PROMISES: (&str, &str) = ("SECURITY.md", "## Promises");
 const CHECKED: &str = "(checked by ";
 const RULES: &str = "xtask/src/tidy/";
 
-/// Returns the invariants and promises that name no check, and the names that neither a rule nor a test has.
+/// Returns the invariants and promises that name no check, and the names that are neither a rule
+/// nor a test.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
     let mut known = tests(files);
     let rules = files
@@ -54,8 +55,8 @@ pub fn check(files: &[SourceFile]) -> Vec<String> {
     violations
 }
 
-/// Returns the points of a section's list, and the rows of its table but for the two of its head, each with the number of
-/// its first line.
+/// Returns the points of a section's list, and the rows of its table without the two header lines,
+/// each with the number of its first line.
 fn claims(text: &str, section: &str) -> Vec<(usize, String)> {
     let lines = text
         .lines()

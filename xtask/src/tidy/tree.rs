@@ -1,4 +1,4 @@
-//! The tree as the rules see it: text files, and the crates with what their manifests name.
+//! The tree as the rules see it: text files, and the crates with the contents of their manifests.
 
 use std::borrow::Cow;
 use std::fs;
@@ -12,18 +12,16 @@ use serde_json::Value;
 
 use crate::process;
 
-/// A text file.
 pub struct SourceFile {
     /// Path below the root, with slashes.
     pub path: String,
-    /// Its text. Bytes that are not UTF-8 appear as replacement characters.
+    /// Bytes that are not UTF-8 appear as replacement characters.
     pub text: String,
 }
 
-/// A crate.
 pub struct Package {
     pub name: String,
-    /// Its folder below the root.
+    /// Its directory below the root.
     pub dir: String,
     pub dependencies: Vec<Dependency>,
 }
@@ -32,7 +30,7 @@ pub struct Dependency {
     pub name: String,
     /// Whether only tests and benches use it.
     pub dev: bool,
-    /// Its folder below the root; `None` where it comes from a registry.
+    /// Its directory below the root; `None` if it comes from a registry.
     pub dir: Option<String>,
 }
 
@@ -41,13 +39,13 @@ impl SourceFile {
         self.path.ends_with(".rs")
     }
 
-    /// Returns whether it is a test or bench on its own, and not part of what is built for users.
+    /// Returns whether it is a separate test or bench, and not part of what is built for users.
     pub fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         parts.any(|part| matches!(part, "tests" | "benches" | "tests.rs"))
     }
 
-    /// Returns the text up to the module of unit tests.
+    /// Returns the text before the module of unit tests.
     pub fn shipped(&self) -> &str {
         static TESTS: LazyLock<Regex> =
             LazyLock::new(|| pattern(r"(?m)^#\[cfg\(test\)\]\n(?:#\[.*\n)*mod [[:word:]]+ \{$"));
@@ -62,23 +60,21 @@ impl SourceFile {
     }
 }
 
-/// Compiles a pattern of this program.
 #[allow(clippy::expect_used)]
 pub fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a pattern of this program compiles")
 }
 
-/// Comments, and behind them strings and characters. Lifetimes have no closing quote.
+/// Comments, strings and characters. Lifetimes have no closing quote.
 const COMMENT: &str = r"//[^\n]*|(?s:/\*.*?\*/)";
 const LITERAL: &str = r####"(?s:r###".*?"###|r##".*?"##|r#".*?"#|(?-u:\b)b?r".*?"|"(?:\\.|[^"\\])*")|'(?:\\'|\\[^']*|[^\\'])'"####;
 
-/// Blanks out comments and literals; all other bytes keep their places.
+/// Blanks out comments and literals. All other bytes keep their positions.
 pub fn code_only(text: &str) -> Cow<'_, str> {
     static BOTH: LazyLock<Regex> = LazyLock::new(|| pattern(&format!("({COMMENT})|{LITERAL}")));
     BOTH.replace_all(text, |found: &Captures<'_>| blank(&found[0]))
 }
 
-/// Blanks out comments, and no literals.
 pub fn without_comments(text: &str) -> Cow<'_, str> {
     static BOTH: LazyLock<Regex> = LazyLock::new(|| pattern(&format!("({COMMENT})|{LITERAL}")));
     BOTH.replace_all(text, |found: &Captures<'_>| match found.get(1) {
@@ -94,7 +90,8 @@ fn blank(text: &str) -> String {
         .collect()
 }
 
-/// Reads all text files that git tracks, or would track when they are added. A file that holds a NUL byte is not text.
+/// Reads all text files that git tracks, or would track when they are added. A file with a NUL byte
+/// is not text.
 pub fn files(root: &Path) -> Result<Vec<SourceFile>> {
     let mut git = Command::new("git");
     git.current_dir(root).args([
@@ -107,7 +104,7 @@ pub fn files(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for path in process::output(&mut git)?.split_terminator('\0') {
         let host = root.join(path);
-        // A file that was deleted but is still in the index, and a link, hold no text of their own.
+        // A deleted file that is still in the index, and a link, have no text of their own.
         if !host
             .symlink_metadata()
             .is_ok_and(|metadata| metadata.is_file())
@@ -126,7 +123,7 @@ pub fn files(root: &Path) -> Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// Reads the manifests of the workspace at `root`, and of `fuzz/` beside it, which is a workspace of its own.
+/// Reads the manifests of the workspace at `root`, and of the separate workspace `fuzz/`.
 pub fn packages(root: &Path) -> Result<Vec<Package>> {
     let mut packages = Vec::new();
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
@@ -183,8 +180,8 @@ impl SourceFile {
 
 #[cfg(test)]
 impl Package {
-    /// Creates a crate in the folder `dir`. Dependencies without a slash come from a registry; `dev:` before a name
-    /// marks a dev-dependency.
+    /// Creates a crate in the directory `dir`. Dependencies without a slash come from a registry;
+    /// `dev:` before a name marks a dev-dependency.
     pub fn new(dir: &str, dependencies: &[&str]) -> Self {
         let name = |dir: &str| match dir.rsplit_once('/') {
             Some((_, "forerun")) => "forerun".to_string(),

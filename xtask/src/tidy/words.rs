@@ -1,5 +1,5 @@
-//! Names that the code in some folders may not use, where no manifest tells: the standard library has sockets and threads,
-//! and each crate could know errno and the names of formats.
+//! Names that the code in some directories may not use, beyond what manifests show: the standard
+//! library has sockets and threads, and each crate could use errno and the names of formats.
 
 use regex::Regex;
 
@@ -7,10 +7,10 @@ use super::tree::{Package, SourceFile, code_only, pattern, without_comments};
 
 struct Rule {
     words: Regex,
-    /// Folders or files that it holds for, and those among them that it does not hold for.
+    /// Directories or files to which the rule applies, and exceptions among them.
     within: &'static [&'static str],
     except: &'static [&'static str],
-    /// Whether strings count, and whether tests do.
+    /// Whether strings count, and whether tests count.
     strings: bool,
     tests: bool,
     message: &'static str,
@@ -26,7 +26,7 @@ const BELOW: &[&str] = &[
     "crates/spans/",
     "crates/layers/",
 ];
-/// The crate that answers requests, and those that it is built on.
+/// The crate that answers requests, and the crates it is built on.
 const ANSWERS: &[&str] = &[
     "crates/sys/",
     "crates/io/",
@@ -42,7 +42,7 @@ const ANSWERS: &[&str] = &[
     "crates/forerun/",
     "crates/front/fuse/",
 ];
-/// Formats whose names mean something else too. Of these, the name of the crate counts.
+/// Formats whose names are ordinary words. For these, the name of the crate counts.
 const ORDINARY_WORDS: [&str; 2] = ["tar", "zip"];
 
 fn rules(packages: &[Package]) -> Vec<Rule> {
@@ -58,7 +58,7 @@ fn rules(packages: &[Package]) -> Vec<Rule> {
         Rule {
             words: pattern(r"(?-u:\b)(TcpStream|TcpListener|UdpSocket|ToSocketAddrs)(?-u:\b)"),
             within: &["crates/", "python/", "xtask/"],
-            // The demo serves its files to itself.
+            // The demo serves files to itself.
             except: &[
                 "crates/store/remote/",
                 "crates/test/servers/",
@@ -84,14 +84,15 @@ fn rules(packages: &[Package]) -> Vec<Rule> {
         Rule {
             words: pattern(r"=>\s*(libc::E|nix::Error::E|((nix|rustix)::(io::|errno::)?)?Errno::)"),
             within: &["crates/", "python/"],
-            // Each speaks FUSE.
+            // Both speak FUSE.
             except: &["crates/front/fuse/", "crates/front/runtime/"],
             strings: false,
             tests: false,
             message: "answers with an errno: only forerun-fuse has a table of them",
         },
         Rule {
-            // A thread that answers may be pinned to the CPU of its reader. The threads of a runtime have a hook.
+            // A thread that answers may be pinned to the CPU of its reader. The threads of a
+            // runtime have a hook.
             words: pattern(
                 r"(?-u:\b)(thread::(spawn|Builder)|scope\.spawn|new_multi_thread)(?-u:\b)",
             ),

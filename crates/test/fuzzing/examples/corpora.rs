@@ -1,8 +1,8 @@
-//! Moves inputs between the kept archives and the directories that libFuzzer works in.
+//! Moves inputs between the stored archives and the directories that libFuzzer works in.
 //!
-//! `corpora unpack DIR [TARGET...]` writes the kept inputs and the seeds of each target into
-//! `DIR/TARGET`. `corpora pack DIR [TARGET...]` makes the archives of what is there. `cargo xtask fuzz`
-//! calls both.
+//! `corpora unpack DIR [TARGET...]` writes the stored inputs and the seeds of each target into
+//! `DIR/TARGET`. `corpora pack DIR [TARGET...]` makes the archives from these directories. `cargo
+//! xtask fuzz` calls both.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -46,7 +46,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Target>, String> {
 
 fn unpack(target: &Target, dir: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(dir)?;
-    // A target that is new has no archive yet.
+    // A new target has no archive yet.
     let kept = if kept::exists(target) {
         kept::read(target)?
     } else {

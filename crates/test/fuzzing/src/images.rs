@@ -1,18 +1,18 @@
-//! An image opened and read as a user does it.
+//! Opens and reads an image as a user does.
 
 use std::sync::Arc;
 
 use forerun::vfs::{FileType, exercise};
 use forerun::{EngineOptions, Image, MemorySource, OpenOptions};
 
-/// Bytes read of a file at the most: holes can be as long as an inode says.
+/// Most bytes read of a file, because holes can be as long as an inode says.
 const MOST: u64 = 1 << 20;
 
 /// Opens `bytes` as an image of `format`, walks it and reads the start of every file through the
 /// engine.
 ///
 /// # Panics
-/// Where a read returns fewer or more bytes than the file has.
+/// If a read returns fewer or more bytes than the file has.
 pub fn read_all(format: &str, bytes: &[u8]) {
     let options = OpenOptions {
         format: Some(format.to_string()),
@@ -41,7 +41,7 @@ pub fn read_all(format: &str, bytes: &[u8]) {
         let Ok(len) = usize::try_from(wanted) else {
             continue;
         };
-        // Blocks may fail to decode; a read that succeeds has the length asked for.
+        // Blocks may fail to decode, but a read that succeeds has the requested length.
         if let Ok(data) = reader.read(entry.node, 0, len) {
             assert_eq!(data.len(), len, "node {}", entry.node);
         }

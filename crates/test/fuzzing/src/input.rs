@@ -1,10 +1,9 @@
 //! The bytes of a fuzzer as a stream of decisions.
 //!
-//! Past the end all bytes are zeros, so that every input is complete and a shorter one means less.
+//! Past the end all bytes are zeros, so that every input is complete, and a shorter one means less.
 
 use forerun_testkit::rng::Rng;
 
-/// The bytes of an input that were not consumed yet.
 #[derive(Clone, Debug)]
 pub struct Input<'b> {
     rest: &'b [u8],
@@ -35,24 +34,24 @@ impl<'b> Input<'b> {
         u32::from_le_bytes(self.array())
     }
 
-    /// Takes a number below `end`, which is not 0.
+    /// Takes a number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         usize::from(self.word()) % end
     }
 
-    /// Takes one of `choices`, which are not empty.
+    /// Takes one of `choices`, which must not be empty.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// Takes the next bytes: `len` of them, or as many as there are.
+    /// Takes the next `len` bytes, or the remaining ones if there are fewer.
     pub fn bytes(&mut self, len: usize) -> &'b [u8] {
         let (bytes, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;
         bytes
     }
 
-    /// Takes all that is left.
+    /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'b [u8] {
         std::mem::take(&mut self.rest)
     }
@@ -64,7 +63,8 @@ impl<'b> Input<'b> {
         array
     }
 
-    /// Takes the contents of a file, of up to `most` bytes: given byte by byte, or described in a few.
+    /// Takes the contents of a file of up to `most` bytes: either the bytes themselves, or a short
+    /// description.
     pub fn contents(&mut self, most: usize) -> Vec<u8> {
         let len = usize::from(self.word()) % (most + 1);
         match self.byte() % 5 {
@@ -93,14 +93,13 @@ impl<'b> Input<'b> {
     }
 }
 
-/// Returns bytes that do not compress.
 fn random(seed: u8, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed.into());
     let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
     words.flatten().take(len).collect()
 }
 
-/// Returns inputs of random bytes to start from, for targets that take any bytes as decisions.
+/// Returns seeds of random bytes, for targets that treat any bytes as decisions.
 pub fn random_seeds(count: u8, len: usize) -> Vec<(String, Vec<u8>)> {
     let seeds = (0..count).map(|seed| (format!("random-{seed}"), random(seed, len)));
     seeds.collect()

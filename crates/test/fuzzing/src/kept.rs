@@ -1,11 +1,11 @@
-//! The inputs that are kept in the repository: minimised corpora, which a test replays.
+//! The inputs stored in the repository: minimised corpora, which a test replays.
 //!
-//! Each target has one archive, `corpora/NAME.tar.zst`. A corpus is thousands of small files that
-//! resemble one another, so one compressed archive takes a fraction of the space, and a change of a
-//! corpus is a change of one file.
+//! Each target has one archive, `corpora/NAME.tar.zst`. A corpus is thousands of small, similar
+//! files, so one compressed archive takes a fraction of the space, and a change of a corpus is a
+//! change of one file.
 //!
-//! What is kept is bounded twice: in bytes, as all archives together stay under [`TOTAL`]; and in time,
-//! as every test run replays them.
+//! Two limits apply: all archives together stay under [`TOTAL`] bytes, and replaying is limited in
+//! time, because every test run replays the inputs.
 
 use std::error::Error;
 use std::fs;
@@ -16,16 +16,15 @@ use forerun_testkit::packed::unpack;
 
 use crate::{Seeds, TARGETS, Target};
 
-/// Bytes of all archives together at the most.
+/// Most bytes of all archives together.
 pub const TOTAL: usize = 5_000_000;
-/// Time that replaying all kept inputs of one target may take in the test build profile.
+/// Time limit for replaying all stored inputs of one target in the test build profile.
 const TIME_OF_ALL: Duration = Duration::from_millis(500);
-/// Time that one kept input may take.
+/// Time limit of one stored input.
 const TIME_OF_ONE: Duration = Duration::from_millis(50);
-/// Level at which archives are compressed. They are read often and written seldom.
+/// Compression level of archives, which are read often and written rarely.
 const LEVEL: i32 = 19;
 
-/// Returns where the archives are.
 #[must_use]
 pub fn directory() -> PathBuf {
     forerun_testkit::workspace_root().join("crates/test/fuzzing/corpora")
@@ -35,33 +34,26 @@ fn archive_of(target: &Target) -> PathBuf {
     directory().join(format!("{}.tar.zst", target.name))
 }
 
-/// Returns whether inputs of a target are kept.
+/// Returns whether a target has stored inputs.
 #[must_use]
 pub fn exists(target: &Target) -> bool {
     archive_of(target).exists()
 }
 
-/// Reads the kept inputs of a target.
-///
-/// # Errors
-/// Where there is no archive, or it cannot be read.
 pub fn read(target: &Target) -> Result<Seeds, Box<dyn Error>> {
     let path = archive_of(target);
     let packed = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     unpack(&packed)
 }
 
-/// Writes the archive of a target with as many of `inputs` as the bounds allow, the shortest first.
-/// Returns how many that are.
-///
-/// # Errors
-/// Where an input is a finding, or the archive cannot be written.
+/// Writes the archive of a target with as many of `inputs` as the limits allow, shortest first.
+/// Returns their number. Fails if an input is a finding.
 pub fn write(target: &Target, inputs: Seeds) -> Result<usize, Box<dyn Error>> {
     let limit = TOTAL / TARGETS.len();
     let mut chosen = in_bounds_of_time(target, inputs)?;
     let mut packed = pack(&chosen)?;
     while packed.len() > limit {
-        // How well inputs compress differs; the mean of all says about how many fit.
+        // Inputs differ in how well they compress. The mean estimates how many fit.
         let fitting = chosen.len() * limit / packed.len();
         chosen.truncate(fitting.min(chosen.len().saturating_sub(1)));
         packed = pack(&chosen)?;
@@ -74,7 +66,7 @@ pub fn write(target: &Target, inputs: Seeds) -> Result<usize, Box<dyn Error>> {
     Ok(chosen.len())
 }
 
-/// Returns the inputs that take little time, the shortest first, up to [`TIME_OF_ALL`].
+/// Returns the fast inputs, shortest first, up to [`TIME_OF_ALL`].
 fn in_bounds_of_time(target: &Target, mut inputs: Seeds) -> Result<Seeds, Box<dyn Error>> {
     inputs
         .sort_by(|(name, bytes), (other, others)| (bytes.len(), name).cmp(&(others.len(), other)));

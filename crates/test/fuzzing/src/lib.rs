@@ -1,10 +1,10 @@
 //! The fuzz targets, as plain functions over bytes.
 //!
-//! libFuzzer calls them from `fuzz/`, and a test of this crate calls them with the inputs that are kept.
-//! So nothing here needs libFuzzer, a sanitizer or a nightly compiler. [`TARGETS`] is the only list of
-//! them: `fuzz/` has one program for each, which a test compares with it.
+//! libFuzzer calls them from `fuzz/`, and a test of this crate calls them with the stored inputs,
+//! so nothing here needs libFuzzer, a sanitizer or a nightly compiler. [`TARGETS`] is the only list
+//! of targets. `fuzz/` has one program for each, which a test checks.
 //!
-//! A target panics where the code under test broke a promise. Errors that the code returns are none.
+//! A target panics if the code under test violates an invariant. Returned errors are not findings.
 
 mod images;
 mod input;
@@ -21,12 +21,11 @@ use std::time::{Duration, Instant};
 pub use forerun_testkit::mutate::{TIME, in_time};
 pub use targets::TARGETS;
 
-/// Inputs to start from, each with a name that is unique in its target.
+/// Seeds. Each has a name that is unique in its target.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name of its program, its corpus and its kept inputs.
     pub name: &'static str,
     run: fn(&[u8]),
     seeds: fn() -> Result<Seeds, Box<dyn Error>>,
@@ -44,15 +43,12 @@ impl Target {
     /// Runs the target over `bytes`.
     ///
     /// # Panics
-    /// Where the code under test broke a promise, or took longer than [`TIME`]: a finding.
+    /// On a finding: the code under test violates an invariant or takes longer than [`TIME`].
     pub fn run(&self, bytes: &[u8]) {
         in_time(|| (self.run)(bytes));
     }
 
-    /// Runs the target over `bytes` and returns how long it took, or what was found.
-    ///
-    /// # Errors
-    /// The message of the panic.
+    /// Runs the target over `bytes`. Returns how long it took, or the message of the panic.
     pub fn replay(&self, bytes: &[u8]) -> Result<Duration, String> {
         let began = Instant::now();
         match catch_unwind(AssertUnwindSafe(|| self.run(bytes))) {
@@ -61,10 +57,7 @@ impl Target {
         }
     }
 
-    /// Makes the inputs to start from. The writers make them, so that they follow the formats.
-    ///
-    /// # Errors
-    /// None unless a writer is broken: all is small and in memory.
+    /// Makes the seeds. The writers make them, so that they follow the formats.
     pub fn seeds(&self) -> Result<Seeds, Box<dyn Error>> {
         (self.seeds)()
     }
@@ -76,16 +69,15 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
     message.unwrap_or_else(|| "a panic without a message".to_string())
 }
 
-/// Returns the target called `name`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Runs the target called `name` over `bytes`: what the programs in `fuzz/` do.
+/// Runs the target called `name` over `bytes`, for the programs in `fuzz/`.
 ///
 /// # Panics
-/// As [`Target::run`], and where there is no such target.
+/// Like [`Target::run`], and if there is no such target.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = find(name);
     assert!(target.is_some(), "no fuzz target {name}");

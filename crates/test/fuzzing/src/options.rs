@@ -1,5 +1,5 @@
-//! Options of encoders and writers, made from the bytes of a fuzzer: those that are in range, and a few
-//! that are not.
+//! Options of encoders and writers, made from the bytes of a fuzzer. Most are in range, a few are
+//! not.
 
 use forerun::build::{
     Bcj, Compress, Compression, Encoding, ErofsFragments, ErofsOptions, FillEncoding, Fragments,
@@ -8,7 +8,6 @@ use forerun::build::{
 
 use crate::input::Input;
 
-/// Chooses an encoding of SquashFS.
 pub fn encoding(input: &mut Input<'_>) -> Encoding {
     match input.byte() % 6 {
         0 => {
@@ -40,14 +39,13 @@ pub fn encoding(input: &mut Input<'_>) -> Encoding {
             }
         }
         4 => Encoding::Lz4 { high: input.flag() },
-        // The levels from 20 on take megabytes.
+        // Levels from 20 on need megabytes.
         _ => Encoding::Zstd {
             level: input.byte() % 20,
         },
     }
 }
 
-/// Chooses an encoding of EROFS.
 pub fn fill_encoding(input: &mut Input<'_>) -> FillEncoding {
     match input.byte() % 5 {
         0 => FillEncoding::Lz4,
@@ -68,7 +66,6 @@ pub fn fill_encoding(input: &mut Input<'_>) -> FillEncoding {
     }
 }
 
-/// Chooses options of the SquashFS writer.
 pub fn squashfs(input: &mut Input<'_>) -> SquashfsOptions {
     let flags = input.word();
     let is = |bit: u16| flags & (1 << bit) == 0;
@@ -93,7 +90,6 @@ pub fn squashfs(input: &mut Input<'_>) -> SquashfsOptions {
     }
 }
 
-/// Chooses options of the EROFS writer.
 pub fn erofs(input: &mut Input<'_>) -> ErofsOptions {
     let block_size = input.one_of(&[512, 1024, 4096, 4096, 65_536]);
     let flags = input.word();

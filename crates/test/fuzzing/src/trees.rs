@@ -1,4 +1,5 @@
-//! Small trees for writers, made from the bytes of a fuzzer, and what a reader must show of them.
+//! Small trees for writers, made from the bytes of a fuzzer, and the trees that a reader must show
+//! for them.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,13 @@ use forerun_testkit::tree::{ModelNode, TreeModel, hash_of};
 
 use crate::input::Input;
 
-/// Nodes at the most.
+/// Most nodes.
 const NODES: usize = 60;
-/// Bytes of a file at the most.
+/// Most bytes of a file.
 const CONTENTS: usize = 20_000;
-/// Bytes of all files at the most.
+/// Most bytes of all files.
 const ALL_CONTENTS: usize = 200_000;
-/// Prefixes that names of attributes have on Linux.
+/// Prefixes of attribute names on Linux.
 const PREFIXES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"trusted.overlay."];
 
 /// Kinds of nodes and attributes that a tree may have.
@@ -24,7 +25,7 @@ pub struct Allowed {
     /// Devices, fifos, sockets and links.
     pub special: bool,
     pub xattrs: bool,
-    /// Names of plain ASCII letters in lower case, digits and dots, no dot at the end.
+    /// Names of lower-case ASCII letters, digits and dots, without a dot at the end.
     pub plain_names: bool,
 }
 
@@ -58,7 +59,7 @@ pub fn tree(input: &mut Input<'_>, allowed: Allowed) -> Tree {
         let is_dir = matches!(kind, NodeKind::Directory(_));
         let mut node = NewNode::new(kind, 0o644);
         attributes(input, allowed, &mut node);
-        // A name that no tree may have, or that is taken.
+        // The name is invalid or taken.
         let Ok(index) = tree.add(dir, &name, node) else {
             continue;
         };
@@ -99,7 +100,7 @@ fn kind(input: &mut Input<'_>, choice: u8, special: bool, room: usize) -> NodeKi
         3 if special => NodeKind::BlockDevice(device()),
         4 if special => {
             let Device { major, minor } = device();
-            // The character device 0:0 is a whiteout, which composefs stores in another way.
+            // The character device 0:0 is a whiteout, which composefs stores differently.
             let major = major.max(1);
             NodeKind::CharDevice(Device { major, minor })
         }
@@ -139,7 +140,7 @@ fn attributes(input: &mut Input<'_>, allowed: Allowed, node: &mut NewNode) {
         };
     }
     if matches!(node.kind, NodeKind::Symlink(_)) {
-        // Linux knows no other mode of a link.
+        // Linux knows no other mode of a symbolic link.
         node.mode = 0o777;
     }
     let count = if allowed.xattrs { flags >> 5 } else { 0 };
@@ -155,7 +156,6 @@ fn attributes(input: &mut Input<'_>, allowed: Allowed, node: &mut NewNode) {
     }
 }
 
-/// Returns the model of a tree as a reader must show it.
 pub fn model_of(tree: &Tree) -> (TreeModel, Xattrs) {
     let (mut model, mut xattrs) = (TreeModel::default(), Xattrs::new());
     let mut names: BTreeMap<NodeIndex, Vec<Vec<u8>>> = BTreeMap::new();

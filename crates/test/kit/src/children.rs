@@ -1,12 +1,11 @@
-//! Programs that a test starts, and what the start does to the tests beside it.
+//! Programs that a test starts, and how starting them affects other tests.
 //!
-//! From `fork` until `exec`, a child has copies of all open files of its process. For that moment a lock
-//! stays held and a mount stays busy although the test has closed its last file. A test that would take
-//! that for a defect calls [`forbid`]; the tests beside it start their programs with [`spawn`] and
-//! [`output`], which wait.
+//! Between `fork` and `exec`, a child has copies of all open files of its process. For that moment
+//! a lock stays held and a mount stays busy although the test has closed its last file. A test that
+//! would mistake this for a defect calls [`forbid`]. Other tests start their programs with
+//! [`spawn`] and [`output`], which wait.
 //!
-//! What a test measures of its whole process, such as memory, takes a process without other tests:
-//! [`alone`].
+//! Measurements of a whole process, such as memory, need a process without other tests: [`alone`].
 
 use std::io;
 use std::process::{Child, Command, Output, Stdio};
@@ -18,15 +17,16 @@ static STARTS: RwLock<()> = RwLock::new(());
 /// Names the test that this process runs alone.
 const ALONE: &str = "FORERUN_TEST_ALONE";
 
-/// No program is started by [`spawn`] or [`output`] while this exists.
+/// While this exists, [`spawn`] and [`output`] start no program.
 #[derive(Debug)]
 pub struct Forbidden {
     _read: RwLockReadGuard<'static, ()>,
 }
 
-/// Waits until no child is between `fork` and `exec`, and holds back the others.
+/// Waits until no child is between `fork` and `exec`, and blocks further starts.
 ///
-/// The same thread must start nothing before it drops what this returns: it would wait for itself.
+/// The same thread must start nothing before it drops the returned value, because it would wait for
+/// itself.
 pub fn forbid() -> Forbidden {
     let read = STARTS.read().unpoisoned();
     Forbidden { _read: read }
@@ -38,15 +38,15 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Starts a program as [`spawn`] does, with nothing to read, waits for its end and returns what it wrote.
+/// Starts a program like [`spawn`], with empty input. Waits for its end and returns its output.
 pub fn output(command: &mut Command) -> io::Result<Output> {
     command.stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command)?.wait_with_output()
 }
 
-/// Returns whether this process runs no test but `name`, which is the caller's with its modules. If there
-/// are other tests, runs the caller once more, in a process of its own.
+/// Returns whether this process runs no test but `name`, the caller's name with its modules. If
+/// there are other tests, runs the caller once more in a separate process.
 pub fn alone(name: &str) -> bool {
     if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
         return true;

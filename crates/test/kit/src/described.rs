@@ -1,11 +1,11 @@
-//! The on-disk fields of an image, and the errors of images that lie, as one text for snapshots.
+//! The on-disk fields of an image, and the errors of malicious images, as one text for snapshots.
 
 use std::fmt::Write;
 
 use forerun_vfs::{Error, FileSystem, Limits, Walk};
 
-/// Returns what `info` and `dump` show of an image: one line for the details of the volume, one for the fields
-/// of the image, and one for the fields of each node, by its path.
+/// Returns the output of `info` and `dump` for an image: one line for the details of the volume,
+/// one for the fields of the image, and one for the fields of each node, by path.
 pub fn described(fs: &dyn FileSystem) -> String {
     let mut out = String::new();
     let mut add = |title: &str, fields: Vec<(&str, String)>| {
@@ -39,7 +39,7 @@ pub fn told<'w>(
     for (what, image) in images {
         writeln!(out, "{what}").unwrap();
         let errors = walk(&image);
-        // Some lies cannot be detected: another owner, another name.
+        // Some malicious changes cannot be detected: another owner, another name.
         if errors.is_empty() {
             writeln!(out, "    nothing is wrong").unwrap();
         }

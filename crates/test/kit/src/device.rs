@@ -1,4 +1,4 @@
-//! A device in memory that keeps a log of its requests, and fails or panics at those that a test chooses.
+//! A device in memory that logs its requests, and fails or panics at chosen requests.
 
 use std::io;
 use std::ops::Range;
@@ -30,7 +30,7 @@ impl Request {
         matches!(self, Self::Write(_) | Self::Flush)
     }
 
-    /// Returns the bytes that it is about.
+    /// Returns the bytes that the request concerns.
     pub fn range(&self) -> Range<u64> {
         match self {
             Self::Read(range) | Self::Hint(range) | Self::Write(range) => range.clone(),
@@ -38,7 +38,6 @@ impl Request {
         }
     }
 
-    /// Returns whether it reads or writes some of these bytes.
     pub fn touches(&self, bytes: &Range<u64>) -> bool {
         let range = self.range();
         range.start < bytes.end && bytes.start < range.end
@@ -83,7 +82,7 @@ impl TestDevice {
         });
     }
 
-    /// Panics at the request after the next `passing`, and only there. Returns a flag that is set then.
+    /// Panics once, after the next `passing` requests. Returns a flag that is set then.
     pub fn panic_after(&self, passing: u64) -> Arc<AtomicBool> {
         let panicked = Arc::new(AtomicBool::default());
         let (flag, mut left) = (Arc::clone(&panicked), Some(passing));
@@ -104,7 +103,7 @@ impl TestDevice {
         std::mem::take(&mut *self.log.lock().unpoisoned())
     }
 
-    /// Takes the log, and returns the writes and flushes in it.
+    /// Takes the log. Returns its writes and flushes.
     pub fn take_changes(&self) -> Vec<Request> {
         let mut log = self.take_log();
         log.retain(Request::is_change);

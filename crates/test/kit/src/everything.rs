@@ -1,4 +1,4 @@
-//! A tree that holds everything a Unix filesystem can, for writers to keep.
+//! A tree with everything that a Unix filesystem can contain, for tests of writers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, ut
 use crate::machine_code::Machine;
 use crate::{TreeModel, children, generate};
 
-/// Fills a directory with every kind of node and every kind of content. Needs root.
+/// Fills a directory with every kind of node and contents. Needs root.
 pub fn everything(dir: &Path) {
     nodes(dir);
     sizes(&dir.join("sizes"));
@@ -29,9 +29,9 @@ pub fn everything(dir: &Path) {
     times(dir);
 }
 
-/// Fills a directory with the same kinds of nodes and attributes in 2 MB, for tables of many images.
-/// Contents are hard for encoders and layouts: code of each machine at all alignments, random bytes,
-/// holes, equal files, lengths around that of a block, empty files. Needs root.
+/// Fills a directory with the same kinds of nodes and attributes in 2 MB, for tables of many
+/// images. The contents are hard for encoders and layouts: code of each machine at all alignments,
+/// random bytes, holes, equal files, lengths around that of a block, empty files. Needs root.
 pub fn small(dir: &Path) {
     nodes(dir);
     xattrs(&dir.join("xattrs"));
@@ -41,7 +41,7 @@ pub fn small(dir: &Path) {
             let code = machine.code(1500 + 500 * shift + n, shift);
             write(format!("{} at {shift}", machine.name()), &code);
         }
-        // A block of the default size, and more.
+        // More than a block of the default size.
         write(machine.name().to_string(), &machine.code(140_000 + n, 0));
     }
     for len in [1, 4095, 4096, 4097, 8192, 70_000] {
@@ -106,7 +106,7 @@ fn nodes(dir: &Path) {
     lchown(dir.join("link"), Some(7), Some(8)).unwrap();
 }
 
-/// Creates files of lengths around the borders of blocks of every size tried.
+/// Creates files with lengths around the boundaries of blocks of every tested size.
 fn sizes(dir: &Path) {
     fs::create_dir(dir).unwrap();
     let around = |block: usize| [block - 1, block, block + 1];
@@ -121,7 +121,7 @@ fn sizes(dir: &Path) {
     fs::write(dir.join("noise"), noise(200_000)).unwrap();
 }
 
-/// Returns bytes that no codec makes shorter.
+/// Returns bytes that no codec can shorten.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
@@ -133,7 +133,7 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Creates files of equal contents, and of contents that look equal for a while.
+/// Creates files with equal contents, and files whose contents start alike.
 fn twins(dir: &Path) {
     fs::create_dir(dir).unwrap();
     for len in [100, 5000, 300_000, 1_100_000] {
@@ -181,7 +181,7 @@ fn xattrs(dir: &Path) {
         let path = dir.join(format!("file {n}"));
         fs::write(&path, "x").unwrap();
         let own = n.to_string();
-        // Half of the sets are shared, one long value is in all.
+        // Half of the sets are shared; a long value is in all of them.
         let own = if n % 2 == 0 { "shared" } else { &own };
         xattr::set(&path, "user.own", own.as_bytes()).unwrap();
         xattr::set(&path, "user.long", &long).unwrap();
@@ -210,10 +210,10 @@ fn xattrs(dir: &Path) {
     fs::hard_link(dir.join("file 1"), dir.join("linked")).unwrap();
 }
 
-/// `cap_net_raw+ep`, as version 2 of the attribute has it.
+/// `cap_net_raw+ep`, in version 2 of the attribute.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Sets times. This comes last, since everything else changes them.
+/// Sets times. Comes last, since everything else changes them.
 fn times(dir: &Path) {
     for (path, seconds) in [
         ("empty", 0),
@@ -235,7 +235,6 @@ fn times(dir: &Path) {
     }
 }
 
-/// Runs a command, and returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = children::output(command).unwrap();
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -247,14 +246,14 @@ pub fn run(command: &mut Command) -> String {
 /// Extended attributes of a tree: path, name, value.
 pub type Xattrs = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Reads all extended attributes of a tree, by path.
+/// Reads all extended attributes of a host tree, by path.
 pub fn xattrs_of(root: &Path, model: &TreeModel) -> Xattrs {
     let mut all = Xattrs::new();
     for path in model.nodes.keys() {
         let host = root.join(OsStr::from_bytes(path));
         let mut set = BTreeMap::new();
         let names = match xattr::list(&host) {
-            // An image without any.
+            // An image without extended attributes.
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => continue,
             names => names.unwrap(),
         };

@@ -1,4 +1,4 @@
-//! exFAT volumes that mkfs.exfat makes and fsck.exfat judges.
+//! exFAT volumes made by mkfs.exfat and checked by fsck.exfat.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::everything::run;
 use crate::{children, require};
 
-/// Makes a volume of `len` bytes in a file, or of a file or device as it is where that is 0. Returns
-/// whether this machine can, and can judge it.
+/// Makes a volume of `len` bytes in a file. If `len` is 0, uses the existing file or device.
+/// Returns whether this machine can make and check it.
 pub fn mkfs(path: &Path, len: u64, options: &[&str]) -> bool {
     if ["mkfs.exfat", "fsck.exfat"]
         .map(require::program)
@@ -23,7 +23,7 @@ pub fn mkfs(path: &Path, len: u64, options: &[&str]) -> bool {
     true
 }
 
-/// Returns whether fsck.exfat finds no error, and its report; nothing where there is no fsck.exfat.
+/// Returns whether fsck.exfat finds no error, and its report. Returns `None` without fsck.exfat.
 pub fn fsck(path: &Path) -> Option<(bool, String)> {
     let program = require::program("fsck.exfat")?;
     let output = children::output(Command::new(program).arg("-n").arg(path)).unwrap();
@@ -32,7 +32,6 @@ pub fn fsck(path: &Path) -> Option<(bool, String)> {
     Some((output.status.success() && !text.contains("ERROR"), text))
 }
 
-/// Asserts that fsck.exfat, if there is one, calls the volume clean.
 #[track_caller]
 pub fn assert_clean(path: &Path) {
     if let Some((is_sound, text)) = fsck(path) {

@@ -1,8 +1,8 @@
 //! Sources that misbehave on purpose, at a read that the test chooses.
 //!
-//! Everything is deterministic: reads are counted from 0 in the order in which they arrive, and a
-//! slow read waits for a [`Gate`] that the test opens; nothing sleeps. A failed read leaves garbage
-//! in the buffer, which exposes callers that use the bytes of a failed read.
+//! Everything is deterministic: reads are counted from 0 in the order of their arrival, and a slow
+//! read waits for a [`Gate`] that the test opens; nothing sleeps. A failed read leaves garbage in
+//! the buffer, which exposes callers that use the bytes of a failed read.
 
 use std::io;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use forerun_io::{ReadAt, Unpoisoned, u64_from};
 
-/// The byte that fills a buffer after a read that failed.
+/// Fills a buffer after a failed read.
 const GARBAGE: u8 = 0xA5;
-/// After this long, what a test waits for will not come.
+/// Time after which an expected event will not happen.
 const FAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -23,13 +23,12 @@ enum Fault {
     Fail(u64),
     /// The n-th read returns only the first half of its bytes.
     Short(u64),
-    /// The n-th read waits for the gate and then works.
+    /// The n-th read waits for the gate and then succeeds.
     Slow(u64, Gate),
     /// Every read that touches the range fails with EIO.
     BadRange(Range<u64>),
 }
 
-/// A source with one fault.
 #[derive(Debug)]
 pub struct FaultSource<S> {
     inner: S,
@@ -38,28 +37,28 @@ pub struct FaultSource<S> {
 }
 
 impl<S: ReadAt> FaultSource<S> {
-    /// Fails the `n`-th read, counted from 0, with EIO; all others work.
+    /// Fails the `n`-th read, counted from 0, with EIO. All others succeed.
     pub const fn fail_nth(inner: S, n: u64) -> Self {
         Self::new(inner, Fault::Fail(n))
     }
 
-    /// Ends the `n`-th read, counted from 0, halfway with `UnexpectedEof`; all others work.
+    /// Ends the `n`-th read, counted from 0, halfway with `UnexpectedEof`. All others succeed.
     pub const fn short_nth(inner: S, n: u64) -> Self {
         Self::new(inner, Fault::Short(n))
     }
 
-    /// Delays the `n`-th read, counted from 0, until the gate is opened; all others work at once.
+    /// Delays the `n`-th read, counted from 0, until the gate is opened. All others succeed at
+    /// once.
     pub fn slow_nth(inner: S, n: u64) -> (Self, Gate) {
         let gate = Gate::default();
         (Self::new(inner, Fault::Slow(n, gate.clone())), gate)
     }
 
-    /// Fails every read that touches `range` with EIO; others work.
+    /// Fails every read that touches `range` with EIO. Others succeed.
     pub const fn bad_range(inner: S, range: Range<u64>) -> Self {
         Self::new(inner, Fault::BadRange(range))
     }
 
-    /// Returns the number of reads that arrived so far.
     pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::SeqCst)
     }
@@ -112,7 +111,7 @@ fn eio() -> io::Error {
     io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// A gate that blocks a slow read until the test opens the gate.
+/// A gate that blocks a slow read until the test opens it.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     state: Arc<(Mutex<GateState>, Condvar)>,
@@ -125,17 +124,15 @@ struct GateState {
 }
 
 impl Gate {
-    /// Lets the slow read go on, now or when it comes.
+    /// Lets the slow read continue, even if it has not arrived yet.
     pub fn open(&self) {
         self.change(|state| state.open = true);
     }
 
-    /// Returns once the slow read has arrived and waits.
     pub fn wait_until_reached(&self) {
         self.wait(|state| state.reached, "no read arrived at the gate");
     }
 
-    /// Returns whether the slow read has arrived.
     pub fn reached(&self) -> bool {
         self.lock().reached
     }
@@ -166,7 +163,7 @@ impl Gate {
     }
 }
 
-/// A source that records the ranges asked for. Clones share the record.
+/// A source that records the requested ranges. Clones share the record.
 #[derive(Debug)]
 pub struct CountingSource<S> {
     inner: S,
@@ -174,7 +171,6 @@ pub struct CountingSource<S> {
 }
 
 impl<S: ReadAt> CountingSource<S> {
-    /// Creates a recorder of reads with an empty log.
     pub fn new(inner: S) -> Self {
         Self {
             inner,
@@ -182,12 +178,11 @@ impl<S: ReadAt> CountingSource<S> {
         }
     }
 
-    /// Counts the reads so far.
     pub fn reads(&self) -> u64 {
         u64_from(self.lock().len())
     }
 
-    /// Counts the bytes asked for so far.
+    /// Returns the number of requested bytes.
     pub fn bytes(&self) -> u64 {
         self.lock()
             .iter()
@@ -195,7 +190,7 @@ impl<S: ReadAt> CountingSource<S> {
             .sum()
     }
 
-    /// Returns the ranges asked for, in the order of arrival, and empties the log.
+    /// Returns the requested ranges in the order of arrival, and empties the log.
     pub fn take_log(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut *self.lock())
     }

@@ -1,7 +1,7 @@
-//! Trees of files to make images of: seeded, so that every machine gets the same bytes.
+//! Trees of files to make images from. They are seeded, so that every machine gets the same bytes.
 //!
-//! [`Shape`] lists the trees that every format is tried on. Contents compress about two to one,
-//! as those of real systems do.
+//! [`Shape`] lists the trees with which every format is tested. Contents compress about two to one,
+//! like those of real systems.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,14 +16,13 @@ use rustix::fs::{CWD, FileType as NodeType, Mode, makedev, mknodat};
 
 use crate::rng::Rng;
 
-/// A tree that tests build images of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing but the root.
+    /// Only the root.
     Empty,
-    /// A bit of everything: 200 files in directories, links, empty files.
+    /// Some of everything: 200 files in directories, links, empty files.
     Mixed,
-    /// Directories 60 deep, with a file in each.
+    /// Directories 60 levels deep, with a file in each.
     Deep,
     /// 10,000 small files in one directory.
     ManyFiles,
@@ -35,7 +34,7 @@ pub enum Shape {
     Devices,
     /// Names of 1 to 255 bytes, and of every byte that a name can have.
     LongNames,
-    /// Files whose lengths lie around powers of two.
+    /// Files with lengths around powers of two.
     OddLengths,
     /// Symbolic links: relative, absolute, dangling, long.
     Symlinks,
@@ -55,7 +54,6 @@ impl Shape {
         Self::Symlinks,
     ];
 
-    /// Returns a name for directories and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -71,12 +69,11 @@ impl Shape {
         }
     }
 
-    /// Returns whether only root can make it.
     pub const fn needs_root(self) -> bool {
         matches!(self, Self::Devices)
     }
 
-    /// Makes the tree in `dir`, which exists and is empty.
+    /// Makes the tree in `dir`, an empty directory.
     pub fn populate(self, dir: &Path) {
         let outcome = match self {
             Self::Empty => Ok(()),
@@ -96,7 +93,7 @@ impl Shape {
     }
 }
 
-/// Returns text that compresses to about a third, and differs from place to place.
+/// Returns text that compresses to about a third and does not repeat.
 pub fn text(len: usize) -> Vec<u8> {
     let (mut out, mut number) = (Vec::new(), 1_u64);
     while out.len() < len {
@@ -118,7 +115,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Writes the bytes that [`bytes`] returns, without holding them.
+/// Writes the bytes that [`bytes`] returns, without storing them.
 pub fn write_bytes(out: &mut dyn Write, seed: u64, len: u64) -> io::Result<()> {
     let mut rng = Rng::new(seed);
     let mut block = [0; 512];
@@ -140,7 +137,6 @@ pub fn write_bytes(out: &mut dyn Write, seed: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates one file of `len` bytes.
 pub fn big_file(path: &Path, len: u64) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     write_bytes(&mut out, len, len)?;
@@ -156,7 +152,7 @@ pub fn many_files(dir: &Path, count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates `files` files of about `mean` bytes each, 100 to a directory: the tree of a small system.
+/// Creates `files` files of about `mean` bytes each, 100 per directory: the tree of a small system.
 pub fn spread(dir: &Path, files: u64, mean: u64) -> io::Result<()> {
     let mut rng = Rng::new(files);
     for n in 0..files {
@@ -165,14 +161,13 @@ pub fn spread(dir: &Path, files: u64, mean: u64) -> io::Result<()> {
             .join(format!("e{}", n / 100 % 10));
         fs::create_dir_all(&parent)?;
         let mut out = BufWriter::new(File::create(parent.join(format!("file-{n:06}")))?);
-        // From half the mean to one and a half times it.
+        // From half the mean to one and a half times the mean.
         write_bytes(&mut out, n, mean / 2 + rng.below(mean))?;
         out.flush()?;
     }
     Ok(())
 }
 
-/// Creates directories inside each other, with a file in each.
 pub fn deep(dir: &Path, depth: u64) -> io::Result<()> {
     let mut dir = dir.to_path_buf();
     for n in 0..depth {
@@ -238,7 +233,7 @@ fn devices(dir: &Path) -> io::Result<()> {
             (NodeType::CharacterDevice, "char"),
             (NodeType::BlockDevice, "block"),
         ] {
-            // 0:0 of a character device is what overlay filesystems hide names with.
+            // Overlay filesystems hide names with the character device 0:0.
             if (major, minor) != (0, 0) {
                 let path = dir.join(format!("{name}-{n}"));
                 mknodat(CWD, &path, kind, Mode::from_raw_mode(0o600), device)?;
@@ -297,7 +292,7 @@ fn symlinks(dir: &Path) -> io::Result<()> {
     symlink("x/".repeat(1500), dir.join("long"))
 }
 
-/// Returns bytes that differ everywhere and still compress.
+/// Returns bytes that do not repeat but still compress.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let words = (0..len.div_ceil(8)).flat_map(|n| {

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::{children, require};
 
-/// Makes `image` of `dir` with genromfs; `options` such as `["-a", "4096", "-V", "name"]` go before the
-/// rest. Returns false where genromfs is not installed.
+/// Makes `image` from `dir` with genromfs. `options`, such as `["-a", "4096", "-V", "name"]`, come
+/// first. Returns false without genromfs.
 pub fn genromfs(dir: &Path, image: &Path, options: &[&str]) -> bool {
     let Some(program) = require::program("genromfs") else {
         return false;

@@ -1,4 +1,4 @@
-//! Debian's kernel in a virtual machine: the Linux drivers as oracles, whatever the host has.
+//! Debian's kernel in a virtual machine: Linux drivers as oracles, whatever kernel the host has.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::process::{Command, Output};
 
 use crate::{require, temp_dir, workspace_root};
 
-/// Programs of the host that the guest needs.
+/// Host programs that the guest needs.
 const PROGRAMS: &[&str] = &["qemu-system-x86_64", "busybox", "cpio", "modprobe"];
 
-/// A run of a shell script in a guest. The images become its block devices `/dev/vda`, `/dev/vdb`
-/// and so on, read-only.
+/// A run of a shell script in a guest. The images become its read-only block devices `/dev/vda`,
+/// `/dev/vdb` and so on.
 #[derive(Clone, Debug, Default)]
 pub struct Guest {
     images: Vec<PathBuf>,
@@ -18,7 +18,6 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Creates a guest without disks.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,7 +30,7 @@ impl Guest {
         format!("/dev/vd{letter}")
     }
 
-    /// Loads a kernel module and what it depends on.
+    /// Loads a kernel module and its dependencies.
     pub fn module(&mut self, name: &str) -> &mut Self {
         self.options.extend(["--mod".into(), name.into()]);
         self
@@ -45,20 +44,20 @@ impl Guest {
         self
     }
 
-    /// Attaches an image that the guest may write: `$DISK` in the script. What it writes stays there.
+    /// Attaches a writable image: `$DISK` in the script. The guest's writes go to the file.
     pub fn disk(&mut self, path: &Path) -> &mut Self {
         self.options.extend(["--disk".into(), path.into()]);
         self
     }
 
-    /// Keeps what is written to `$DISK`, in the format of [`log_writes`](crate::powercut::log_writes).
+    /// Records the writes to `$DISK`, in the format of [`log_writes`](crate::powercut::log_writes).
     pub fn log_writes(&mut self, path: &Path) -> &mut Self {
         self.options.extend(["--log-writes".into(), path.into()]);
         self
     }
 
-    /// Boots, runs `script` with busybox's shell and powers off. `None` where this machine lacks
-    /// what it takes. The status is that of the script.
+    /// Boots, runs `script` with busybox's shell and powers off. Returns the status of the script,
+    /// or `None` if this machine lacks something.
     pub fn run(&self, script: &str) -> Option<Output> {
         if !available() {
             return None;
@@ -78,7 +77,6 @@ impl Guest {
     }
 }
 
-/// Returns whether this machine can boot a guest.
 pub fn available() -> bool {
     PROGRAMS.iter().all(|name| require::program(name).is_some())
         && require::that(
@@ -87,7 +85,8 @@ pub fn available() -> bool {
         )
 }
 
-/// Returns where `cargo xtask guest-kernel` unpacks the guest's kernel: below cargo's target directory.
+/// Returns the directory below cargo's target directory into which `cargo xtask guest-kernel`
+/// unpacks the guest's kernel.
 pub fn kernel_root() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| "target".into());

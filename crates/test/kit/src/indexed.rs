@@ -1,8 +1,8 @@
-//! Archives with a table of contents, as container layers have them: eStargz and zstd:chunked. Some were made by other
-//! programs, and are kept in the repository; others are made here.
+//! Archives with a table of contents, as in container layers: eStargz and zstd:chunked. Some were
+//! made by other programs and are stored in the repository; others are made here.
 //!
-//! Written from the specifications, and shares nothing with the driver. The input is any archive that the crate `tar`
-//! reads and that has no sparse files.
+//! Written from the specifications, without sharing code with the driver. The input is any archive
+//! that the crate `tar` reads, without sparse files.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,11 @@ const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 const CHUNKED: &str = "io.github.containers.zstd-chunked";
 
-/// The options of an archive.
 #[derive(Clone, Debug)]
 pub struct IndexedOptions {
-    /// Bytes of a chunk at the most.
+    /// Most bytes of a chunk.
     pub chunk_len: usize,
-    /// The first file that is not to be read ahead.
+    /// The first file that is not prefetched.
     pub landmark: Option<String>,
 }
 
@@ -41,39 +40,36 @@ impl Default for IndexedOptions {
     }
 }
 
-/// An archive with a table of contents.
 #[derive(Clone, Debug)]
 pub struct IndexedArchive {
     pub blob: Vec<u8>,
     /// The annotations of its layer in a manifest.
     pub annotations: Vec<(String, String)>,
-    /// Place and digest of the table.
+    /// Location and digest of the table.
     pub table: ProvenTable,
     /// Bytes of the blob before the table.
     pub data_len: usize,
-    /// The table as it is decoded.
+    /// The decoded table.
     pub json: String,
-    /// The media type of a layer.
     pub media_type: &'static str,
 }
 
-/// One layer, and archives of it that real tools made: `tools/layer-fixtures` makes this file.
+/// One layer, and archives of it made by real tools. `tools/layer-fixtures` makes this file.
 const FIXTURES: &str = "crates/formats/tar/tests/it/data/indexed.tar.zst";
-/// Bytes of the footer of eStargz.
 const FOOTER: usize = 51;
 
-/// Returns the layer that the [`fixtures`] are of.
+/// Returns the layer from which the [`fixtures`] were made.
 pub fn fixture_layer() -> Vec<u8> {
     packed_file(FIXTURES, "layer.tar")
 }
 
-/// Returns archives that the libraries of stargz-snapshotter and of containers/storage made: eStargz with members of one
-/// chunk, of several, with short chunks and the first file before the landmark; zstd:chunked of both libraries.
+/// Returns archives made by the libraries of stargz-snapshotter and of containers/storage: eStargz
+/// with members of one chunk, of several, with short chunks and the first file before the landmark;
+/// zstd:chunked of both libraries.
 pub fn fixtures() -> [IndexedArchive; 5] {
     ["estargz", "merged", "landmark", "stargz-zstd", "chunked"].map(fixture)
 }
 
-/// Returns one of the [`fixtures`].
 pub fn fixture(name: &str) -> IndexedArchive {
     let annotations = packed_file(FIXTURES, &format!("{name}.json"));
     let annotations: BTreeMap<String, String> = serde_json::from_slice(&annotations).unwrap();
@@ -130,7 +126,7 @@ pub fn fixture(name: &str) -> IndexedArchive {
     }
 }
 
-/// A member of the archive that is the input: the bytes before its data, its data, the bytes that pad it, and its entry.
+/// A member of the input archive: the bytes before its data, its data, its padding, and its entry.
 struct Part<'a> {
     headers: &'a [u8],
     data: &'a [u8],
@@ -138,14 +134,12 @@ struct Part<'a> {
     entry: Entry,
 }
 
-/// An entry of a table.
 type Entry = Map<String, Value>;
 
 fn table(entries: &[Entry]) -> String {
     json!({"version": 1, "entries": entries}).to_string()
 }
 
-/// Makes an eStargz archive of a plain one.
 pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
     let (mut blob, mut entries) = (Vec::new(), Vec::new());
     let (parts, _end) = parts(archive);
@@ -176,7 +170,6 @@ pub fn estargz(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
     estargz_of(blob, &table(&entries))
 }
 
-/// Returns the name of the landmark.
 const fn landmark(options: &IndexedOptions) -> &'static str {
     match options.landmark {
         Some(_) => ".prefetch.landmark",
@@ -184,7 +177,7 @@ const fn landmark(options: &IndexedOptions) -> &'static str {
     }
 }
 
-/// Puts the landmark before the first file that is not to be read ahead.
+/// Puts the landmark before the first file that is not prefetched.
 fn with_mark<'p>(
     parts: &'p [Part<'p>],
     mark: &'p [Part<'p>],
@@ -198,7 +191,7 @@ fn with_mark<'p>(
     before.iter().chain(mark).chain(behind).collect()
 }
 
-/// Puts a table and its footer behind members of gzip.
+/// Appends a table and its footer to gzip members.
 pub fn estargz_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
     let text = json.as_bytes();
     let mut archive = tar::Builder::new(Vec::new());
@@ -225,7 +218,6 @@ pub fn estargz_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
     }
 }
 
-/// Makes a zstd:chunked archive of a plain one.
 pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive {
     let mut blob = Vec::new();
     let mut entries = Vec::new();
@@ -255,7 +247,7 @@ pub fn zstd_chunked(archive: &[u8], options: &IndexedOptions) -> IndexedArchive 
     zstd_chunked_of(blob, &table(&entries))
 }
 
-/// Puts a table and its footer behind frames of Zstandard.
+/// Appends a table and its footer to Zstandard frames.
 pub fn zstd_chunked_of(mut blob: Vec<u8>, json: &str) -> IndexedArchive {
     const SKIPPABLE: &[u8] = b"\x50\x2a\x4d\x18";
     let data_len = blob.len();
@@ -307,7 +299,7 @@ fn chunks(data: &[u8], len: usize) -> impl Iterator<Item = (usize, &[u8])> {
         .zip(data.chunks(len.max(1)))
 }
 
-/// Returns the entry of a chunk: that of its file for the first one.
+/// Returns the entry of a chunk. The first chunk uses the entry of its file.
 fn chunk_entry(part: &Part<'_>, at: usize, chunk: &[u8]) -> Entry {
     let mut entry = part.entry.clone();
     if at > 0 {
@@ -326,7 +318,6 @@ fn fields(value: Value) -> Entry {
     }
 }
 
-/// Makes the header of a file.
 fn header(len: usize) -> tar::Header {
     let mut header = tar::Header::new_ustar();
     header.set_size(u64_from(len));
@@ -337,7 +328,7 @@ fn header(len: usize) -> tar::Header {
     header
 }
 
-/// Makes a plain archive of a landmark file and no end.
+/// Makes an archive with a landmark file and without an end.
 fn mark(name: &str) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut header = header(1);
@@ -347,7 +338,7 @@ fn mark(name: &str) -> Vec<u8> {
     archive
 }
 
-/// Splits an archive into its members, and returns what is behind them.
+/// Splits an archive into its members, and returns the bytes after them.
 fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
     let (mut parts, mut end) = (Vec::new(), 0);
     let mut archive = tar::Archive::new(bytes);
@@ -371,7 +362,7 @@ fn parts(bytes: &[u8]) -> (Vec<Part<'_>>, &[u8]) {
     (parts, &bytes[end..])
 }
 
-/// Returns the name that tables of contents have for a kind of member.
+/// Returns the name of a kind of member in tables of contents.
 pub(crate) const fn kind_of(kind: EntryType) -> &'static str {
     match kind {
         EntryType::Directory => "dir",
@@ -384,7 +375,7 @@ pub(crate) const fn kind_of(kind: EntryType) -> &'static str {
     }
 }
 
-/// Returns the entry of a member, without what only files with data have.
+/// Returns the entry of a member, without the fields that only files with data have.
 fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Entry {
     let mut xattrs = Entry::new();
     for record in member.pax_extensions().unwrap().into_iter().flatten() {
@@ -415,7 +406,7 @@ fn entry_of(member: &mut tar::Entry<'_, &[u8]>) -> Entry {
     entry
 }
 
-/// Writes a time of whole seconds since 1970 as RFC 3339.
+/// Formats a time in whole seconds since 1970 as RFC 3339.
 pub(crate) fn time(seconds: u64) -> String {
     let seconds = i64::try_from(seconds).unwrap();
     Timestamp::from_second(seconds).unwrap().to_string()

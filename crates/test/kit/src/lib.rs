@@ -1,39 +1,40 @@
 //! Building blocks of the tests of forerun.
 //!
 //! - [`fault`]: sources that fail, are short or are slow at a chosen read;
-//! - [`stalled`]: a source of which one part does not come until it is released;
-//! - [`memfs`]: a filesystem in memory that can produce every kind of extent, hostile ones included;
-//! - [`memvolume`]: a volume in memory that can be changed;
-//! - [`conformance`]: what every driver and every source must pass;
+//! - [`stalled`]: a source of which one part does not arrive until it is released;
+//! - [`memfs`]: a filesystem in memory that can produce every kind of extent, including hostile
+//!   ones;
+//! - [`memvolume`]: a writable volume in memory;
+//! - [`conformance`]: the suites that every driver and every source must pass;
 //! - [`tree`]: models of a host tree and of an image's tree, and their difference;
-//! - [`opened`]: readers put together over any driver and source;
-//! - [`described()`] and [`told`]: the on-disk fields of an image, and the errors of images that lie, for
-//!   snapshots;
-//! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images of them;
+//! - [`opened`]: readers over any driver and source;
+//! - [`described()`] and [`told`]: the on-disk fields of an image, and the errors of malicious
+//!   images, for snapshots;
+//! - [`generate`]: seeded trees of files, and [`genromfs()`] to make images from them;
 //! - [`trees`]: trees for writers that are made in memory, and outputs that fail;
-//! - [`mutate`]: bytes changed in the ways that bring most about, for hostile images;
+//! - [`mutate`]: effective changes of bytes, for hostile images;
 //! - [`hostile`]: the attacks that filesystem code has fallen for, in images of each format;
 //! - [`indexed`]: archives with tables of contents: eStargz and zstd:chunked;
-//! - [`everything`]: a tree of every kind of node, content and attribute, for writers to keep;
+//! - [`everything`]: a tree of every kind of node, content and attribute, for writers;
 //! - [`machine_code`]: bytes like the code of some machines, for the filters of XZ;
 //! - [`matrix`]: tables of a writer's options; other readers judge each row;
-//! - [`packed`]: the files of a compressed archive that is kept in the repository;
-//! - [`require`]: what a test needs of the machine, failing in CI where it is missing;
+//! - [`packed`]: the files of a compressed archive that is stored in the repository;
+//! - [`require`]: requirements on the machine, which fail in CI if they are missing;
 //! - [`readers`]: processes that read past the page cache, and wait;
 //! - [`device`]: a device in memory with a log, which fails or panics at chosen requests;
-//! - [`powercut`]: every state that a crash may leave of a volume, and what it must show;
-//! - [`exfat_judge`]: a checker of exFAT volumes that shares nothing with the driver, and [`exfat_tools`], which
-//!   runs mkfs.exfat and fsck.exfat;
-//! - [`children`]: programs that tests start, without disturbing the locks and mounts of the tests beside them;
-//! - [`Mounted`] and [`LoopDevice`], which end on drop; [`unmount()`] retries while other programs keep the mount
-//!   busy;
+//! - [`powercut`]: every state of a volume that a crash may leave, and what it must show;
+//! - [`exfat_judge`]: a checker of exFAT volumes that shares no code with the driver, and
+//!   [`exfat_tools`], which runs mkfs.exfat and fsck.exfat;
+//! - [`children`]: programs that tests start, without disturbing locks and mounts of other tests;
+//! - [`Mounted`] and [`LoopDevice`], which end on drop; [`unmount()`] retries while other programs
+//!   keep the mount busy;
 //! - [`memory_group`]: control groups with a memory limit, to run programs in;
 //! - [`guest`]: a Linux kernel in a virtual machine that mounts images with its own drivers.
 //!
 //! Servers are in `forerun-testkit-servers`, which the tests of drivers do not build.
 //!
-//! It knows no driver and no front end, so that all of them can test with it. It is for tests only:
-//! a helper that cannot continue panics, which fails the test that called it.
+//! This crate depends on no driver and no front end, so that all of them can use it in tests. It is
+//! for tests only: a helper that cannot continue panics, which fails the test that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod children;

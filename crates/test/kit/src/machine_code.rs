@@ -2,12 +2,11 @@
 //!
 //! A branch filter replaces the relative target of a call by an absolute one, so that calls of one
 //! function from many places become equal bytes. The code here consists mostly of calls of a few
-//! functions, so the filtered block is the shortest. Noise between the calls sometimes looks like an
-//! instruction.
+//! functions, so the filtered block is the shortest. Noise between the calls sometimes looks like
+//! an instruction.
 
 use crate::rng::Rng;
 
-/// A processor architecture for which XZ has a branch filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// x86: the opcode 0xE8 and four bytes, at any position.
@@ -24,7 +23,6 @@ pub enum Machine {
     Sparc,
 }
 
-/// Addresses of the functions that are called.
 const FUNCTIONS: [u64; 4] = [0x1000, 0x2040, 0x4800, 0x7FC0];
 
 impl Machine {
@@ -37,7 +35,6 @@ impl Machine {
         Self::Sparc,
     ];
 
-    /// Returns a name for files and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::X86 => "x86",
@@ -58,8 +55,8 @@ impl Machine {
         }
     }
 
-    /// Returns `len` bytes: `shift` bytes of noise, then code, so that instructions lie at any
-    /// alignment. Targets of calls are relative to the start of the bytes.
+    /// Returns `len` bytes: `shift` bytes of noise, then code, so that instructions have any
+    /// alignment. Call targets are relative to the start of the bytes.
     pub fn code(self, len: usize, shift: usize) -> Vec<u8> {
         let mut rng = Rng::new(u64::try_from(len ^ shift << 32).unwrap_or(0));
         let mut out = noise(&mut rng, shift);
@@ -70,7 +67,7 @@ impl Machine {
                 let at = u64::try_from(out.len()).unwrap_or(0);
                 self.call(at, target, &mut rng, &mut out);
             }
-            // A whole number of instructions keeps the alignment of the next ones.
+            // A whole number of instructions preserves the alignment of the next ones.
             out.extend(noise(&mut rng, self.step()));
         }
         out.truncate(len);
@@ -91,7 +88,7 @@ impl Machine {
                 let (high, low) = (0xF000 | offset >> 11 & 0x7FF, 0xF800 | offset & 0x7FF);
                 (high | low << 16).to_le_bytes()
             }
-            // The filter takes targets within 16 MiB, whose upper bits are all equal.
+            // The filter accepts targets within 16 MiB, whose upper bits are all equal.
             Self::Sparc => swapped(0x4000_0000 | from(0) >> 2 & 0x3FFF_FFFF),
             Self::Ia64 => return out.extend(bundle(from(0), rng)),
         };
@@ -99,8 +96,8 @@ impl Machine {
     }
 }
 
-/// Returns a bundle: three slots of 41 bits after a template of branches. The target counts in bundles, 20 bits and a
-/// sign; opcode 5 is a call.
+/// Returns a bundle: three slots of 41 bits after a template for branches. The target is counted in
+/// bundles, with 20 bits and a sign; opcode 5 is a call.
 fn bundle(from: u64, rng: &mut Rng) -> [u8; 16] {
     const BRANCHES: [u128; 6] = [0x10, 0x11, 0x12, 0x13, 0x16, 0x17];
     let target = u128::from(from >> 4);
@@ -118,7 +115,7 @@ fn swapped(word: u64) -> [u8; 8] {
     [d, c, b, a, 0, 0, 0, 0]
 }
 
-/// Returns random bytes out of a few values, some of which begin an instruction.
+/// Returns random bytes from a few values, some of which start an instruction.
 fn noise(rng: &mut Rng, len: usize) -> Vec<u8> {
     const BYTES: [u8; 8] = [0x00, 0xE9, 0xEB, 0x48, 0x40, 0xF0, 0xF8, 0x90];
     let byte = |rng: &mut Rng| BYTES[usize::try_from(rng.below(8)).unwrap_or(0)];

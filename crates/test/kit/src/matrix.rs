@@ -1,7 +1,7 @@
-//! Tables of a writer's options: each row makes an image, which other readers judge.
+//! Tables of a writer's options. Each row makes an image, which other readers judge.
 //!
-//! A table must vary every option. The options are the fields in the `Debug` text of the rows, so a new
-//! field of the type fails the test until a row sets it.
+//! A table must vary every option. The options are the fields in the `Debug` text of the rows, so a
+//! new field of the type fails the test until a row sets it.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +20,8 @@ use crate::tree::{Keeps, TreeModel};
 use crate::trees::scanned;
 use crate::{TempDir, temp_dir};
 
-/// Options that an image is made with.
 #[derive(Clone, Debug)]
 pub struct Row<O> {
-    /// Name in messages, unique in the table.
     pub name: String,
     pub options: O,
 }
@@ -37,7 +35,6 @@ impl<O> Row<O> {
     }
 }
 
-/// The readers that judged a row.
 #[derive(Clone, Debug, Default)]
 pub struct Judged {
     by: Vec<&'static str>,
@@ -45,7 +42,6 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Records a judge that found no difference.
     pub fn by(&mut self, judge: &'static str) {
         self.by.push(judge);
     }
@@ -56,7 +52,8 @@ impl Judged {
     }
 }
 
-/// A tree of the host in three forms: as writers take it, and what judges must see of an image.
+/// A host tree: in the form for writers, and the tree and attributes that judges must see in an
+/// image.
 #[derive(Debug)]
 pub struct Sample {
     pub tree: Tree,
@@ -67,7 +64,6 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns the tree that `populate` makes.
     pub fn new(populate: impl FnOnce(&Path)) -> Self {
         let dir = temp_dir("matrix");
         populate(dir.path());
@@ -80,8 +76,8 @@ impl Sample {
         }
     }
 
-    /// Fails the test unless `root` has this tree, its link counts, and its extended attributes if the
-    /// image has them.
+    /// Fails the test unless `root` has this tree, its link counts and, if `has_xattrs`, its
+    /// extended attributes.
     pub fn assert_same(&self, root: &Path, has_xattrs: bool) {
         let model = TreeModel::of_host(root).unwrap();
         self.expected(has_xattrs)
@@ -95,8 +91,9 @@ impl Sample {
         }
     }
 
-    /// Returns the nodes of an image. Without extended attributes, files that lose their access control list have the rights
-    /// that it gave their own group: the group's bits of the mode were those of the mask.
+    /// Returns the nodes of an image. Without extended attributes, files that lose their access
+    /// control list have the rights that it gave their own group, because the group bits of the
+    /// mode were those of the mask.
     pub fn expected(&self, has_xattrs: bool) -> TreeModel {
         let mut model = self.model.clone();
         if has_xattrs {
@@ -122,10 +119,8 @@ pub fn every_combination() -> bool {
     std::env::var_os("FORERUN_MATRIX").is_some_and(|value| value == "all")
 }
 
-/// Properties of a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Table<'t> {
-    /// The format of the images.
     pub format: &'t str,
     /// Options whose fields count as one value.
     pub whole: &'t [&'t str],
@@ -133,8 +128,8 @@ pub struct Table<'t> {
     pub fixed: &'t [(&'t str, &'t str)],
 }
 
-/// Judges all rows, each in a directory of its own, with one thread per CPU. The judge panics where an
-/// image differs. Prints the number of rows that each judge read, and the rows that a judge cannot read.
+/// Judges all rows, each in its own directory, with one thread per CPU. The judge panics if an
+/// image differs. Prints how many rows each judge read, and the rows that a judge cannot read.
 pub fn judge_all<O: Debug + Sync>(
     table: Table<'_>,
     rows: &[Row<O>],
@@ -219,7 +214,8 @@ fn never_varied<O: Debug>(rows: &[O], whole: &[&str]) -> Vec<String> {
             values.entry(path).or_default().insert(value);
         }
     }
-    // The name of a struct is not an option. The variant of an enum is one if a variant has no fields.
+    // The name of a struct is not an option. The variant of an enum is one if a variant has no
+    // fields.
     let is_fixed = |found: &BTreeSet<String>| {
         found.len() < 2 && !found.iter().all(|value| value.ends_with(HOLDS))
     };
@@ -227,11 +223,11 @@ fn never_varied<O: Debug>(rows: &[O], whole: &[&str]) -> Vec<String> {
     fixed.map(|(path, _)| path).collect()
 }
 
-/// Suffix of the name of a value that holds others.
+/// Marks the name of a value with fields.
 const HOLDS: &str = "..";
 
 /// Returns the options in the `Debug` text of a struct: path and value. The fields of a variant are
-/// below it: `encoding.Zstd.level`. The value of an option that holds others is its name and [`HOLDS`].
+/// below it: `encoding.Zstd.level`. An option with fields has its name and [`HOLDS`] as its value.
 fn options_of(text: &str, whole: &[&str]) -> BTreeMap<String, String> {
     let mut options = BTreeMap::<String, String>::new();
     // The names that each open bracket adds to the path.

@@ -1,7 +1,7 @@
 //! Control groups with a memory limit, to run programs in.
 //!
-//! A group is made at the top of the hierarchy that has the memory controller, version 1 or 2. A program
-//! that goes past the limit is killed, as in a container.
+//! A group is made at the top of the hierarchy with the memory controller, version 1 or 2. A
+//! program that exceeds the limit is killed, as in a container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,9 @@ use crate::require;
 
 /// How often the memory of a group is read.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// How long processes of a group may take to be gone.
+/// How long processes of a group may take to disappear.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A control group, removed when dropped.
 #[derive(Debug)]
 pub struct MemoryGroup {
     dir: PathBuf,
@@ -56,7 +55,7 @@ impl MemoryGroup {
     fn limit(&self, limit: u64) -> std::io::Result<()> {
         let (memory, swap, most) = match self.is_unified {
             true => ("memory.max", "memory.swap.max", 0),
-            // With version 1, of memory and swap together.
+            // In version 1, the limit of memory and swap together.
             false => (
                 "memory.limit_in_bytes",
                 "memory.memsw.limit_in_bytes",
@@ -64,12 +63,12 @@ impl MemoryGroup {
             ),
         };
         fs::write(self.dir.join(memory), limit.to_string())?;
-        // A kernel that does not account swap has no such file.
+        // A kernel without swap accounting has no such file.
         let _without_accounting = fs::write(self.dir.join(swap), most.to_string());
         Ok(())
     }
 
-    /// Returns a command that does the same in this group, children included.
+    /// Returns the same command running in this group, including its children.
     pub fn inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside
@@ -90,7 +89,7 @@ impl MemoryGroup {
         inside
     }
 
-    /// Returns how many processes of the group were killed for want of memory.
+    /// Returns how many processes of the group were killed for lack of memory.
     pub fn kills(&self) -> u64 {
         let name = if self.is_unified {
             "memory.events"
@@ -101,7 +100,6 @@ impl MemoryGroup {
         field(&text, "oom_kill").expect("a count of kills")
     }
 
-    /// Begins to watch the memory of the group.
     pub fn watch(&self) -> MemoryWatch {
         let stop = Arc::new(AtomicBool::new(false));
         let peak = Arc::new(AtomicU64::new(0));
@@ -132,10 +130,10 @@ impl Drop for MemoryGroup {
 }
 
 impl MemoryWatch {
-    /// Ends, and returns the most memory that was in use and that the kernel cannot reclaim: that of the
-    /// processes themselves and files of a tmpfs, with version 2 also what the kernel keeps for them. Page
-    /// cache does not count, as it goes where memory is wanted. Version 1 does not say which part of the
-    /// kernel's memory can be reclaimed. Peaks shorter than 5 ms may be missed.
+    /// Stops watching. Returns the peak of unreclaimable memory: that of the processes and files of
+    /// a tmpfs, and with version 2 also kernel memory for them. Page cache does not count, because
+    /// it is reclaimed on demand. Version 1 does not tell which part of the kernel's memory can be
+    /// reclaimed. Peaks shorter than 5 ms may be missed.
     pub fn peak(self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
@@ -185,11 +183,11 @@ fn version_1(name: &str) -> Option<MemoryGroup> {
 fn version_2(name: &str) -> Option<MemoryGroup> {
     let mut all = mounts().ok()?.into_iter();
     let top = all.find(|mount| mount.fstype == "cgroup2")?.mount_point;
-    // Where a service manager runs, groups have the controller already.
+    // A service manager has already enabled the controller for groups.
     let _already = fs::write(top.join("cgroup.subtree_control"), "+memory");
     let dir = top.join(name);
     fs::create_dir(&dir).ok()?;
-    // Dropped where there is no controller.
+    // Dropped if there is no controller.
     let group = MemoryGroup {
         dir,
         is_unified: true,

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::children;
 use crate::everything::run;
 
-/// How long others may keep a mount busy.
+/// How long other processes may keep a mount busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs umount(8) until it succeeds. A program that looks at all mounts of a machine, such as a
+/// Runs umount(8) until it succeeds. A program that examines all mounts of a machine, such as a
 /// file manager or another test, keeps each of them busy for a moment. A mount that stays busy is
-/// detached, so that it does not disturb what follows. Returns whether umount(8) succeeded.
+/// detached, so that it does not disturb later tests. Returns whether umount(8) succeeded.
 #[must_use]
 pub fn unmount(mount: &Path) -> bool {
     let umount = |lazily: &[&str]| {
@@ -32,7 +32,6 @@ pub fn unmount(mount: &Path) -> bool {
     false
 }
 
-/// A file as a block device, detached on drop.
 #[derive(Debug)]
 pub struct LoopDevice(pub PathBuf);
 
@@ -57,21 +56,20 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A mount, unmounted on drop.
 #[derive(Debug)]
 pub struct Mounted {
     pub path: PathBuf,
 }
 
 impl Mounted {
-    /// Mounts `source` with mount(8).
     #[must_use]
     pub fn new(kind: &str, options: &str, source: &Path, path: PathBuf) -> Self {
         let mut mount = Command::new("mount");
         Self::by(mount.args(["-t", kind, "-o", options]).arg(source), path)
     }
 
-    /// Mounts an image with exfat-fuse, which writes the last of it when the loop device is detached.
+    /// Mounts an image with exfat-fuse, which writes the last changes when the loop device is
+    /// detached.
     #[must_use]
     pub fn exfat_fuse(
         image: &Path,

@@ -1,4 +1,4 @@
-//! Bytes changed in the ways that have the most effect, the same each time: fuzzing without a fuzzer.
+//! Effective changes of bytes, the same each time: fuzzing without a fuzzer.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::rng::Rng;
 
-/// Changes some bytes: single bits, plausible offsets, bytes copied from elsewhere, a shorter image.
+/// Changes some bytes: single bits, plausible offsets, bytes copied from elsewhere, a shorter
+/// image.
 pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     let below = |rng: &mut Rng, len: usize| {
@@ -39,16 +40,17 @@ pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Time of its thread that an entry point for fuzzing may take over one input. Most take some milliseconds.
+/// CPU time of its thread that a fuzzing entry point may take for one input. Most take some
+/// milliseconds.
 pub const TIME: Duration = Duration::from_secs(5);
 
-/// Runs an entry point for fuzzing: under a fuzzer, or over a seed in a test.
+/// Runs a fuzzing entry point, under a fuzzer or over a seed in a test.
 pub fn in_time<T>(run: impl FnOnce() -> T) -> T {
     within(TIME, run)
 }
 
 fn within<T>(time: Duration, run: impl FnOnce() -> T) -> T {
-    // Not the time of the machine, which may run other processes meanwhile.
+    // Not wall time, because the machine may run other processes meanwhile.
     let began = clock_gettime(ClockId::ThreadCPUTime);
     let done = run();
     let took = clock_gettime(ClockId::ThreadCPUTime) - began;
@@ -57,7 +59,7 @@ fn within<T>(time: Duration, run: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Checks nothing, the seed, and so many mutations of it; each [in time](in_time).
+/// Checks an empty input, the seed, and `rounds` mutations of it; each [in time](in_time).
 pub fn each(seed: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
     let mut check = |bytes: &[u8]| in_time(|| check(bytes));
     check(&[]);
@@ -68,8 +70,8 @@ pub fn each(seed: &[u8], rounds: usize, mut check: impl FnMut(&[u8])) {
     }
 }
 
-/// Checks copies of a seed with the largest numbers of 16, 32 and 64 bits, signed and unsigned, at each of so
-/// many places; each [in time](in_time).
+/// Checks copies of a seed with the largest signed and unsigned numbers of 16, 32 and 64 bits at
+/// each of `places` places; each [in time](in_time).
 pub fn extremes(seed: &[u8], places: usize, mut check: impl FnMut(&[u8])) {
     let step = (seed.len() / places / 2 * 2).max(2);
     for at in (0..seed.len()).step_by(step) {
@@ -86,7 +88,7 @@ pub fn extremes(seed: &[u8], places: usize, mut check: impl FnMut(&[u8])) {
     }
 }
 
-/// Returns whether an error of a hostile image names its place, or a node, or a limit.
+/// Returns whether an error of a hostile image names its location, a node, or a limit.
 pub fn is_located(error: &Error) -> bool {
     match error {
         Error::Corrupt(corrupt) => corrupt.to_string().contains("offset"),

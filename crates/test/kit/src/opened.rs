@@ -1,4 +1,5 @@
-//! Builds a reader over any driver and source as the library builds it, and gives access to its counters.
+//! Builds a reader over any driver and source as the library does, and gives access to its
+//! counters.
 
 use std::sync::Arc;
 
@@ -8,10 +9,9 @@ use forerun_vfs::{FileSystem, NodeId};
 
 use crate::MemImage;
 
-/// A reader and the events of its source.
 pub struct Opened {
     pub reader: Reader,
-    /// The events, as far as the log has room.
+    /// The events, until the log is full.
     pub events: Arc<EventLog>,
 }
 
@@ -22,12 +22,11 @@ impl std::fmt::Debug for Opened {
 }
 
 impl Opened {
-    /// Returns a counter of the reader's observer.
     pub fn count(&self, counter: Counter) -> u64 {
         self.reader.observer().stats().get(counter)
     }
 
-    /// Reads a file of `image` from front to back, `step` bytes at a time, and compares it. Returns its
+    /// Reads a file of `image` sequentially, `step` bytes at a time, and compares it. Returns its
     /// length.
     pub fn read_all(&self, image: &MemImage, node: NodeId, step: usize) -> u64 {
         let size = self.reader.fs().metadata(node).unwrap().size;
@@ -47,7 +46,6 @@ impl Opened {
     }
 }
 
-/// Opens a filesystem in memory.
 pub fn open(image: &MemImage, options: EngineOptions) -> Opened {
     open_on(image, Arc::new(image.source.clone()), options)
 }
@@ -61,7 +59,6 @@ pub fn open_on(image: &MemImage, source: Arc<dyn ReadAt>, options: EngineOptions
     Opened { reader, events }
 }
 
-/// Puts a reader together.
 pub fn reader_on(
     fs: Arc<dyn FileSystem>,
     source: Arc<dyn ReadAt>,

@@ -1,12 +1,11 @@
-//! Archives of many small files that resemble one another: images and inputs that are kept in the repository.
+//! Archives of many small, similar files: images and inputs that are stored in the repository.
 
 use std::error::Error;
 use std::io::{Cursor, Read};
 
-/// Bytes of an unpacked archive at the most.
+/// Most bytes of an unpacked archive.
 const UNPACKED: u64 = 1 << 30;
 
-/// Names and contents.
 type Files = Vec<(String, Vec<u8>)>;
 
 /// Returns names and contents of the files in a tar archive that is compressed with Zstandard.

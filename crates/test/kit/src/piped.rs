@@ -1,11 +1,11 @@
-//! Programs that turn one stream into another.
+//! Programs that convert one stream to another.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::require;
 
-/// Runs a program over `input`. Returns its output; nothing if it is not installed.
+/// Runs a program over `input`. Returns its output, or `None` if it is not installed.
 pub fn piped(program: &str, arguments: &[&str], input: &[u8]) -> Option<Vec<u8>> {
     let mut child = Command::new(require::program(program)?)
         .args(arguments)

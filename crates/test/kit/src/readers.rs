@@ -1,4 +1,4 @@
-//! Processes that each read another part of a file past the page cache.
+//! Processes that each read a different part of a file, bypassing the page cache.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::{children, eventually};
 
-/// If a reader has not ended after this time, the test assumes that it hangs.
+/// A reader that takes longer is assumed to hang.
 const READER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The processes. Dropped, they are killed.
+/// The processes. Dropping kills them.
 #[derive(Debug)]
 pub struct DirectReaders(Vec<Child>);
 
 impl DirectReaders {
-    /// Starts so many, of which each reads one block, and returns when all of them wait for it.
+    /// Starts `count` processes that each read one block. Returns when all of them wait for it.
     pub fn waiting(file: &Path, block: usize, count: usize) -> Self {
         assert_eq!(file.canonicalize().unwrap(), file);
         let reader = |part| {
@@ -36,14 +36,13 @@ impl DirectReaders {
         readers
     }
 
-    /// Kills all of them.
     pub fn kill(&mut self) {
         for reader in &mut self.0 {
             reader.kill().unwrap();
         }
     }
 
-    /// Waits until all have ended; returns how many of them have read their block.
+    /// Waits until all have ended. Returns how many have read their block.
     pub fn wait(mut self) -> usize {
         let until = Instant::now() + READER_TIMEOUT;
         let mut succeeded = 0;
@@ -68,8 +67,8 @@ impl Drop for DirectReaders {
     }
 }
 
-/// Returns whether a process sleeps after it has opened `path` as its standard input, which `dd` does last
-/// before it reads.
+/// Returns whether a process sleeps after it has opened `path` as its standard input, the last step
+/// of `dd` before it reads.
 fn waits_for(pid: u32, path: &Path) -> bool {
     let input = fs::read_link(format!("/proc/{pid}/fd/0"));
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -1,8 +1,8 @@
-//! Requirements of a test on the machine that it runs on.
+//! Requirements of a test on its machine.
 //!
-//! A test that needs root, a program or FUSE asks here first and returns if it may not go on. On a
-//! developer's machine that prints a loud line; in CI, where the environment has `CI` set, it fails:
-//! a test that was skipped there would have looked like one that passed.
+//! A test that needs root, a program or FUSE asks here first, and returns if it may not continue.
+//! On a developer's machine that prints a visible line; in CI, where `CI` is set in the
+//! environment, it fails, because a skipped test would look like one that passed.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,19 +11,16 @@ use std::path::{Path, PathBuf};
 pub use forerun_sys::programs::find_program;
 use std::process::Command;
 
-/// Returns whether this runs in CI.
 #[must_use]
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
 }
 
-/// Returns whether the test runs as root.
 #[must_use]
 pub fn root() -> bool {
     rustix::process::geteuid().is_root() || missing("root")
 }
 
-/// Finds `name` in `PATH` or the directories of system programs.
 #[must_use]
 pub fn program(name: &str) -> Option<PathBuf> {
     let found = find_program(name);
@@ -33,15 +30,15 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Returns whether FUSE filesystems can be mounted by root: `/dev/fuse` opens.
+/// Returns whether root can mount FUSE filesystems: `/dev/fuse` opens.
 #[must_use]
 pub fn fuse() -> bool {
     let device = File::options().read(true).write(true).open("/dev/fuse");
     device.is_ok() || missing("/dev/fuse")
 }
 
-/// Returns whether FUSE filesystems can be mounted without root: every user may open `/dev/fuse`, and
-/// fusermount3 is there.
+/// Returns whether users can mount FUSE filesystems: every user may open `/dev/fuse`, and
+/// fusermount3 exists.
 #[must_use]
 pub fn fusermount() -> bool {
     fuse_for_users() && program("fusermount3").is_some()
@@ -58,7 +55,8 @@ pub fn fuse_for_users() -> bool {
             || missing("/dev/fuse for every user (mode 666; as root, `make test` brings one)"))
 }
 
-/// Returns whether the kernel has a driver for filesystems of that type, loading it where it is a module.
+/// Returns whether the kernel has a driver for this filesystem type. Loads the module if there is
+/// one.
 #[must_use]
 pub fn kernel_filesystem(name: &str) -> bool {
     let known = || {
@@ -87,7 +85,7 @@ pub fn kernel_option(name: &str) -> Option<bool> {
     Some(text.lines().find_map(is_set).unwrap_or(false))
 }
 
-/// Returns whether a condition that the test checked itself holds; `what` names it.
+/// Returns whether a condition that the test checked itself holds. `what` names it.
 #[must_use]
 pub fn that(holds: bool, what: &str) -> bool {
     holds || missing(what)
@@ -97,14 +95,14 @@ fn missing(what: &str) -> bool {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     assert!(!in_ci(), "{test} needs {what}, and CI may not skip it");
-    // Not with eprintln, which the test harness keeps to itself unless the test fails.
+    // eprintln output is shown by the test harness only if the test fails.
     let _best_effort = writeln!(std::io::stderr(), "{SKIP}{test}: this machine lacks {what}");
     false
 }
 
 const SKIP: &str = "SKIP: ";
 
-/// Returns the test that a line says was skipped, and why.
+/// Returns the skipped test and the reason that a line reports.
 #[must_use]
 pub fn skipped(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix(SKIP)?.split_once(": ")

@@ -1,16 +1,14 @@
-//! A seeded generator of numbers: the same seed gives the same trees on every machine.
+//! A seeded random number generator: the same seed gives the same trees on every machine.
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): one addition and a mixing function per number.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// Creates the sequence of `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns the next number.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,8 +17,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`; 0 where `bound` is 0. It is not exactly uniform, which no test
-    /// needs.
+    /// Returns a number below `bound`, or 0 if `bound` is 0. It is not exactly uniform, which no
+    /// test needs.
     pub const fn below(&mut self, bound: u64) -> u64 {
         match bound {
             0 => 0,

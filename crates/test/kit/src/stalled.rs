@@ -22,12 +22,13 @@ struct Stall {
 }
 
 impl<S: ReadAt> StalledSource<S> {
-    /// Says that it is slow, and keeps to the rules of [`wait`]: an image at a server.
+    /// Creates a source that reports to be slow, and obeys cancellation by [`wait`], like a remote
+    /// image.
     pub fn server(inner: S, range: Range<u64>) -> Self {
         Self::new(inner, range, true)
     }
 
-    /// Waits whatever the rules say: a disk that hangs.
+    /// Creates a source that ignores cancellation, like a disk that hangs.
     pub fn disk(inner: S, range: Range<u64>) -> Self {
         Self::new(inner, range, false)
     }
@@ -41,7 +42,6 @@ impl<S: ReadAt> StalledSource<S> {
         }
     }
 
-    /// Lets all reads go on.
     pub fn release(&self) {
         *self.released() = true;
         self.stall.changed.notify_all();

@@ -1,4 +1,4 @@
-//! Places: temporary directories, the workspace, the binary under test; and waiting.
+//! Temporary directories, the workspace, the binary under test; and waiting.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 pub use tempfile::TempDir;
 
-/// Creates a directory of the test's own, which is removed when dropped.
+/// Creates a directory for the test, which is removed when dropped.
 pub fn temp_dir(name: &str) -> TempDir {
     tempfile::Builder::new()
         .prefix(&format!("forerun-{name}-"))
@@ -14,9 +14,9 @@ pub fn temp_dir(name: &str) -> TempDir {
         .expect("a temporary directory")
 }
 
-/// Creates a directory of the test's own in memory, which is removed when dropped; on disk where
-/// `/dev/shm` has less than `bytes` available. For tests that make more files than a disk makes and
-/// removes in good time, or that need no disk.
+/// Creates a directory in memory for the test, which is removed when dropped. If `/dev/shm` has
+/// less than `bytes` available, creates it on disk. For tests with more files than a disk can
+/// create and remove quickly, or tests that need no disk.
 pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
     let mut builder = tempfile::Builder::new();
     let prefix = format!("forerun-{name}-");
@@ -27,7 +27,7 @@ pub fn memory_dir(name: &str, bytes: u64) -> TempDir {
     }
 }
 
-/// Returns a directory for files in memory, where one has `bytes` available.
+/// Returns a directory for files in memory, if one has `bytes` available.
 pub fn memory(bytes: u64) -> Option<&'static Path> {
     let memory = Path::new("/dev/shm");
     let has_room = rustix::fs::statvfs(memory)
@@ -35,7 +35,6 @@ pub fn memory(bytes: u64) -> Option<&'static Path> {
     has_room.then_some(memory)
 }
 
-/// Returns the top of the source tree.
 pub fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -43,11 +42,11 @@ pub fn workspace_root() -> &'static Path {
         .expect("crates/test/kit lies three levels below the workspace")
 }
 
-/// Names the `forerun` program to test, where that was built before.
+/// Names the `forerun` program to test, if it was built before.
 pub const PROGRAM: &str = "FORERUN_PROGRAM";
 
-/// Returns the `forerun` program: what [`PROGRAM`] names, or else built on first use. For tests outside
-/// the crate that makes it; tests in that crate have `CARGO_BIN_EXE_forerun`.
+/// Returns the `forerun` program: the one named by [`PROGRAM`], or one built on first use. For
+/// tests outside its crate; tests in its crate have `CARGO_BIN_EXE_forerun`.
 pub fn forerun_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {

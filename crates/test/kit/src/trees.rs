@@ -7,18 +7,16 @@ use forerun_build::{Content, ImageOutput, NewNode, NodeKind, ScanOptions, Tree, 
 
 use crate::generate;
 
-/// Creates a regular file.
 pub fn file(bytes: &[u8]) -> NewNode {
     claimed(u64::try_from(bytes.len()).unwrap(), bytes)
 }
 
-/// Creates a regular file that claims to have `len` bytes, and has others.
+/// Creates a regular file that claims to have `len` bytes, but has `bytes`.
 pub fn claimed(len: u64, bytes: &[u8]) -> NewNode {
     let content = Content::Bytes(bytes.into());
     NewNode::new(NodeKind::File { len, content }, 0o644)
 }
 
-/// Creates a tree with files in the root.
 pub fn tree_of(files: &[(&str, &[u8])]) -> Tree {
     let mut tree = Tree::default();
     for (name, bytes) in files {
@@ -35,7 +33,8 @@ pub fn tree_of_one(name: &[u8], node: NewNode) -> Tree {
     tree
 }
 
-/// Creates directories of small files, files of some blocks, one of `long` bytes, twins of all, holes.
+/// Creates directories of small files, files of some blocks, one of `long` bytes, duplicates of
+/// all, holes.
 pub fn mixed(dirs: u64, long: usize) -> Tree {
     let mut tree = Tree::default();
     for dir in 0..dirs {
@@ -66,8 +65,8 @@ pub fn mixed(dirs: u64, long: usize) -> Tree {
     tree
 }
 
-/// Creates trees with `dir/file`, which has fewer or more bytes than it had, some with a twin as it was;
-/// each with the text that the error must have.
+/// Creates trees with `dir/file`, which has become shorter or longer, some with an unchanged
+/// duplicate; each with the expected error text.
 pub fn changed(len: u32) -> Vec<(Tree, &'static str)> {
     let bytes = |len: u32| vec![7; usize::try_from(len).unwrap()];
     let mut trees = Vec::new();
@@ -84,7 +83,7 @@ pub fn changed(len: u32) -> Vec<(Tree, &'static str)> {
     trees
 }
 
-/// Scans a directory of the host, with its extended attributes.
+/// Scans a host directory, with its extended attributes.
 pub fn scanned(dir: &Path) -> Tree {
     let options = ScanOptions {
         xattrs: true,
@@ -93,12 +92,12 @@ pub fn scanned(dir: &Path) -> Tree {
     scan(dir, &options).unwrap()
 }
 
-/// Takes so many bytes and so many patches.
+/// An output that accepts a limited number of bytes and patches.
 #[derive(Clone, Copy, Debug)]
 pub struct Full {
-    /// Bytes until there is no more room.
+    /// Bytes that can still be written.
     pub room: usize,
-    /// None, or as many as there are.
+    /// If 0, every patch fails. Otherwise their number is unlimited.
     pub patches: usize,
 }
 

@@ -1,8 +1,8 @@
-//! Makes layers with the tables of contents of SOCI (zTOC).
+//! Makes layers with SOCI tables of contents (zTOC).
 //!
-//! Written from `ztoc.fbs` of soci-snapshotter, and shares nothing with the driver. Spans are members of gzip, so that
-//! where they begin is known without a decoder; tests of the driver have tables that SOCI itself made, with checkpoints
-//! at any bit.
+//! Written from `ztoc.fbs` of soci-snapshotter, without sharing code with the driver. Spans are
+//! gzip members, so their start is known without a decoder. Tests of the driver have tables made by
+//! SOCI itself, with checkpoints at any bit.
 
 use flatbuffers::{FlatBufferBuilder, TableFinishedWIPOffset, UnionWIPOffset, WIPOffset};
 use forerun_io::u64_from;
@@ -11,11 +11,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::indexed::{gzip, kind_of, sha256, time};
 
-/// Bytes of the header of a member.
+/// Length of a member's header.
 const HEADER: usize = 10;
 const WINDOW: usize = 32 << 10;
 
-/// A table, before it is written. The names of the fields are those of the schema.
+/// A table before it is written. The field names are those of the schema.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Ztoc {
@@ -28,7 +28,6 @@ pub struct Ztoc {
     pub checkpoints: Vec<u8>,
 }
 
-/// An entry of a table.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)]
 pub struct ZtocFile {
@@ -46,7 +45,6 @@ pub struct ZtocFile {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A gzip archive and its table.
 #[derive(Clone, Debug)]
 pub struct SociLayer {
     pub blob: Vec<u8>,
@@ -54,7 +52,7 @@ pub struct SociLayer {
 }
 
 impl SociLayer {
-    /// Compresses an archive with spans of that many bytes, and makes its table.
+    /// Compresses an archive with spans of `span` bytes, and makes its table.
     pub fn new(archive: &[u8], span: usize) -> Self {
         let (mut blob, mut starts) = (Vec::new(), Vec::new());
         for (number, bytes) in archive.chunks(span).enumerate() {
@@ -92,7 +90,7 @@ fn signed(number: usize) -> i64 {
     i64::try_from(number).unwrap()
 }
 
-/// Returns a table as a driver takes it.
+/// Returns a table in the form for a driver.
 pub fn beside(bytes: &[u8]) -> ProvenTable {
     ProvenTable {
         digest: Sha256::digest(bytes).into(),
@@ -100,7 +98,6 @@ pub fn beside(bytes: &[u8]) -> ProvenTable {
     }
 }
 
-/// Returns the entries of an archive.
 fn metadata(bytes: &[u8]) -> Vec<ZtocFile> {
     let mut archive = tar::Archive::new(bytes);
     let entries = archive.entries().unwrap().map(|entry| {
@@ -111,7 +108,7 @@ fn metadata(bytes: &[u8]) -> Vec<ZtocFile> {
             xattrs.push((record.key_bytes().to_vec(), record.value_bytes().to_vec()));
         }
         let header = entry.header();
-        // Of other nodes the fields may be empty.
+        // Other nodes may have empty fields.
         let device =
             |number: std::io::Result<Option<u32>>| i64::from(number.ok().flatten().unwrap_or(0));
         let narrow = |number: std::io::Result<u64>| u32::try_from(number.unwrap()).unwrap();

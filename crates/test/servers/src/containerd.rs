@@ -1,10 +1,10 @@
-//! The configuration of a containerd that shares nothing with that of the machine.
+//! The configuration of a containerd that shares nothing with the machine's.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Writes the configuration of a containerd that keeps all it has in `dir`, listens at `c.sock` there, and knows the
-/// snapshotter at the socket `snapshotter` of `dir` as `forerun`. Returns its path.
+/// Writes the configuration of a containerd that stores everything in `dir`, listens at
+/// `dir/c.sock`, and knows the snapshotter at `dir/SNAPSHOTTER` as `forerun`. Returns its path.
 pub fn containerd_config(dir: &Path, snapshotter: &str) -> io::Result<PathBuf> {
     let at = |name: &str| dir.join(name).display().to_string();
     let config = format!(

@@ -1,4 +1,4 @@
-//! A web server that sends files whole and does not say how long they are.
+//! A web server that sends files whole and does not give their length.
 
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,14 +9,13 @@ use forerun_io::Unpoisoned;
 
 use crate::fault_proxy::http::Head;
 
-/// How an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Chunked, with the last chunk.
     LastChunk,
     /// Chunked, and the connection is closed before the last chunk.
     Cut,
-    /// HTTP/1.0: where the connection is closed.
+    /// HTTP/1.0: the end of the connection is the end of the answer.
     Close,
 }
 
@@ -30,16 +29,14 @@ pub struct EndlessServer {
 #[derive(Debug)]
 struct File {
     body: Vec<u8>,
-    /// Whether the body comes again and again.
+    /// Whether the body is repeated forever.
     repeats: bool,
     etag: Option<&'static str>,
     ending: Mutex<Ending>,
-    /// Requests for the whole file.
     whole: Mutex<usize>,
 }
 
 impl EndlessServer {
-    /// Serves `body`, with an `ETag` if there is one.
     pub fn start(body: Vec<u8>, etag: Option<&'static str>, ending: Ending) -> Self {
         Self::with(File {
             body,
@@ -50,7 +47,7 @@ impl EndlessServer {
         })
     }
 
-    /// Serves `body` again and again in an answer that never ends.
+    /// Serves `body` repeatedly in an answer that never ends.
     pub fn start_repeating(body: Vec<u8>) -> Self {
         Self::with(File {
             body,
@@ -69,24 +66,22 @@ impl EndlessServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let file = Arc::clone(&of_thread);
-                // The client may close before all is sent.
+                // The client may close early.
                 thread::spawn(move || file.answer(&stream));
             }
         });
         Self { address, file }
     }
 
-    /// Returns the address of the file.
     pub fn url(&self) -> String {
         format!("http://{}/image", self.address)
     }
 
-    /// Changes how the answers from now on end.
+    /// Sets how later answers end.
     pub fn end_with(&self, ending: Ending) {
         *self.file.ending.lock().unpoisoned() = ending;
     }
 
-    /// Returns the number of requests for the whole file.
     pub fn downloads(&self) -> usize {
         *self.file.whole.lock().unpoisoned()
     }

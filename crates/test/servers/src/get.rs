@@ -1,4 +1,4 @@
-//! One question to a server of the program under test.
+//! A single request to a server of the program under test.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

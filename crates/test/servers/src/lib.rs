@@ -1,14 +1,14 @@
-//! Real servers for the tests of what fetches: each on a free port of the loopback interface, in a
-//! directory of its own, waited for until it answers, and ended when dropped.
+//! Real servers for tests of fetching. Each runs on a free port of the loopback interface, in its
+//! own directory, and ends when dropped. Starting one waits until it answers.
 //!
-//! [`Nginx`] serves files, [`DockerRegistry`] blobs and manifests, [`S3Server`] objects; a [`Tunnel`]
-//! has a server appear under another name, and an [`EndlessServer`] does not say how long its file is.
-//! They give `None` where the machine lacks the program, which in CI is a failure. A [`fault_proxy`] is a link of chosen
-//! latency and bandwidth to any of them, which fails as it is told.
+//! [`Nginx`] serves files, [`DockerRegistry`] blobs and manifests, [`S3Server`] objects; a
+//! [`Tunnel`] makes a server appear under another name, and an [`EndlessServer`] does not give the
+//! length of its file. They return `None` if the program is missing, which fails in CI. A
+//! [`fault_proxy`] is a link of chosen latency and bandwidth to any of them, with faults on demand.
 //!
-//! A crate of its own, because only the tests of remote images and of the command need servers: the tests of a
-//! driver do not build it. It is for tests only: a helper that cannot continue panics, which fails the test
-//! that called it.
+//! This is a separate crate, because only the tests of remote images and of the command need
+//! servers: the tests of a driver do not build it. It is for tests only: a helper that cannot
+//! continue panics, which fails the test that called it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod containerd;
@@ -34,7 +34,6 @@ pub use registry::{Auth, DockerRegistry};
 pub use s3::S3Server;
 pub use tunnel::Tunnel;
 
-/// The user that servers know where they ask for one.
+/// The user of servers with authentication.
 pub const USER: &str = "tester";
-/// The password of that user.
 pub const PASSWORD: &str = "open-sesame";

@@ -9,12 +9,11 @@ use crate::tls::Certificates;
 use crate::{PASSWORD, USER};
 use forerun_testkit::{TempDir, require, temp_dir};
 
-/// Options of the server.
 #[derive(Clone, Debug, Default)]
 pub struct NginxOptions {
     /// User and password, by basic authentication.
     pub basic_auth: bool,
-    /// https, with a certificate by an authority of the test's own.
+    /// https, with a certificate from the test's own authority.
     pub tls: bool,
     /// More directives of the server's block.
     pub directives: String,
@@ -28,12 +27,10 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Serves the files of `files` to all.
     pub fn serve(files: &Path) -> Option<Self> {
         Self::start(files, &NginxOptions::default())
     }
 
-    /// Serves the files of `files`.
     pub fn start(files: &Path, options: &NginxOptions) -> Option<Self> {
         let program = require::program("nginx")?;
         let dir = temp_dir("nginx");
@@ -50,7 +47,7 @@ impl Nginx {
             fs::write(&path, text).expect("the configuration is written");
             let mut command = Command::new(&program);
             command.arg("-c").arg(path);
-            // Else it complains about its log in /var/log, where not root.
+            // Otherwise it complains about its log in /var/log, unless it runs as root.
             command.args(["-e", "stderr"]);
             command
         });
@@ -61,7 +58,6 @@ impl Nginx {
         })
     }
 
-    /// Returns `http://127.0.0.1:PORT`, or the same with https.
     pub fn url(&self) -> String {
         let scheme = match self.certificates {
             Some(_) => "https",
@@ -70,12 +66,11 @@ impl Nginx {
         format!("{scheme}://127.0.0.1:{}", self.server.port())
     }
 
-    /// Returns the address of a file.
     pub fn url_of(&self, file: &str) -> String {
         format!("{}/{file}", self.url())
     }
 
-    /// Returns the certificate of the authority that signed the server's, PEM; `None` without TLS.
+    /// Returns the PEM certificate of the authority that signed the server's; `None` without TLS.
     pub fn ca(&self) -> Option<&Path> {
         Some(&self.certificates.as_ref()?.ca)
     }

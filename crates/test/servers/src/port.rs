@@ -1,16 +1,16 @@
 //! Ports to listen on.
 //!
-//! They lie outside the range that the kernel assigns by itself. A server that starts again or a
-//! proxy that plays dead releases its port for a moment, and the kernel could give a port of its
-//! range to another connection meanwhile.
+//! They are outside the range from which the kernel assigns ports. A server that restarts or a
+//! proxy that simulates an outage releases its port for a moment, and the kernel could give a port
+//! of its range to another connection meanwhile.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
-/// First of the ports below those of outgoing connections, which begin at 32768.
+/// First port. The ports are below those of outgoing connections, which start at 32768.
 const FIRST: u16 = 12_000;
-/// How many there are.
+/// Number of ports.
 const COUNT: u16 = 20_000;
 
 /// Returns a port of the loopback interface without a listener.

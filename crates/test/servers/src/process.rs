@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::free_port;
 
-/// How long a server may take to answer: machines that test are busy.
+/// How long a server may take to answer on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// A port that was free can be taken before the server has it.
+/// Attempts to start, because another process may take a free port before the server does.
 const TRIES: u32 = 3;
 
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with the command that `command` builds for a free port. The output goes to `dir/log`. Returns
-    /// when the server answers a request for `path`.
+    /// Starts a server with the command that `command` builds for a free port. The output goes to
+    /// `dir/log`. Returns when the server answers a request for `path`.
     pub fn start(dir: &Path, path: &str, command: impl Fn(u16) -> Command) -> Self {
         let mut said = String::new();
         for _ in 0..TRIES {
@@ -65,7 +65,6 @@ impl Server {
         }
     }
 
-    /// Returns the port that it listens on.
     pub const fn port(&self) -> u16 {
         self.port
     }
@@ -78,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns whether something that speaks HTTP, or at least TLS, listens there.
+/// Returns whether a server that speaks HTTP, or at least TLS, listens there.
 fn answers(port: u16, path: &str) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) else {

@@ -10,22 +10,20 @@ use crate::token::TokenService;
 use crate::{PASSWORD, USER};
 use forerun_testkit::{TempDir, require, temp_dir};
 
-/// `htpasswd -Bb` of the user and the password, at the least cost: only bcrypt will do, and Debian's
-/// base system cannot make it.
+/// `htpasswd -Bb` of the user and the password, at the lowest cost. The registry accepts only
+/// bcrypt, which Debian's base system cannot make.
 const HTPASSWD: &str = "$2b$04$abcdefghijklmnopqrstuuXcjcm5avyCiJoD2uS24xa2lb6fjMB3G";
 
-/// The authentication that a registry asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
     None,
     /// User and password, by basic authentication.
     Basic,
-    /// Tokens of a service of its own, which gives tokens for reading to all clients and tokens for
+    /// Tokens of a separate service, which issues tokens for reading to all clients and tokens for
     /// writing to the user.
     Token,
 }
 
-/// A running docker-registry, empty at first.
 #[derive(Debug)]
 pub struct DockerRegistry {
     server: Server,
@@ -39,8 +37,8 @@ impl DockerRegistry {
         Self::start_with(auth, None)
     }
 
-    /// Starts one that speaks TLS, with a certificate for `host` by an authority of the test's own.
-    /// Clients take what is on this machine for one that does not: they come by a
+    /// Starts a registry with TLS, and a certificate for `host` from the test's own authority.
+    /// Clients assume that servers on this machine have no TLS, so they connect through a
     /// [`Tunnel`](super::Tunnel).
     pub fn start_tls(auth: Auth, host: &str) -> Option<Self> {
         Self::start_with(auth, Some(host))
@@ -93,9 +91,9 @@ impl DockerRegistry {
             fs::write(&path, text).expect("the configuration is written");
             let mut command = Command::new(&program);
             command.arg("serve").arg(path);
-            // It would look for a collector of traces.
+            // It would look for a trace collector.
             command.env("OTEL_TRACES_EXPORTER", "none");
-            // It lives for seconds: collecting garbage is half of what it does.
+            // It lives for seconds, and garbage collection is half of its work.
             command.env("GOGC", "400");
             command
         });
@@ -107,7 +105,7 @@ impl DockerRegistry {
         })
     }
 
-    /// Returns the certificate of the authority that signed the server's, PEM; `None` without TLS.
+    /// Returns the PEM certificate of the authority that signed the server's; `None` without TLS.
     pub fn ca(&self) -> Option<&Path> {
         Some(&self.certificates.as_ref()?.ca)
     }
@@ -117,12 +115,11 @@ impl DockerRegistry {
         format!("127.0.0.1:{}", self.server.port())
     }
 
-    /// Returns `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.authority())
     }
 
-    /// Returns how many tokens were issued so far, where there are any.
+    /// Returns how many tokens were issued so far; 0 without a token service.
     pub fn tokens_given(&self) -> usize {
         self.tokens.as_ref().map_or(0, TokenService::given)
     }

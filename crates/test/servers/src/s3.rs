@@ -1,6 +1,7 @@
-//! An S3-compatible server: s3s-fs, which keeps objects as files and checks signatures.
+//! An S3-compatible server: s3s-fs, which stores objects as files and checks signatures.
 //!
-//! No package of Debian: `cargo xtask packages` builds the pinned version of it into `target/tools`.
+//! Debian has no package of it: `cargo xtask packages` builds the pinned version into
+//! `target/tools`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,6 @@ const ACCESS_KEY: &str = "FORERUNTESTKEY";
 const SECRET_KEY: &str = "forerun/test/secret";
 const REGION: &str = "us-east-1";
 
-/// A running server with one bucket.
 #[derive(Debug)]
 pub struct S3Server {
     server: Server,
@@ -22,7 +22,7 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// Starts one whose bucket is empty.
+    /// Starts a server with an empty bucket.
     pub fn start() -> Option<Self> {
         let program = program();
         let what = "s3s-fs, which `cargo xtask packages` installs";
@@ -42,7 +42,7 @@ impl S3Server {
         Some(Self { server, dir })
     }
 
-    /// Returns `http://127.0.0.1:PORT`; buckets are the first part of the path.
+    /// Returns `http://127.0.0.1:PORT`. Buckets are the first part of the path.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.server.port())
     }
@@ -51,22 +51,19 @@ impl S3Server {
         BUCKET
     }
 
-    /// Returns the access key of the user that may read the bucket.
     pub const fn access_key(&self) -> &'static str {
         ACCESS_KEY
     }
 
-    /// Returns the key that requests are signed with.
     pub const fn secret_key(&self) -> &'static str {
         SECRET_KEY
     }
 
-    /// Returns the region that signatures name.
     pub const fn region(&self) -> &'static str {
         REGION
     }
 
-    /// Returns the variables that pass all of this to clients.
+    /// Returns the variables that pass all settings to clients.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_string()),
@@ -76,7 +73,7 @@ impl S3Server {
         ]
     }
 
-    /// Makes an object, or another one of the same name.
+    /// Creates or replaces an object.
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let path = root(self.dir.path()).join(BUCKET).join(key);
         let parent = path.parent().expect("a bucket is above it");
@@ -89,7 +86,6 @@ fn root(dir: &Path) -> PathBuf {
     dir.join("buckets")
 }
 
-/// Returns where it is installed.
 fn program() -> PathBuf {
     workspace_root().join("target/tools/bin/s3s-fs")
 }

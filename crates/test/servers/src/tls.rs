@@ -1,4 +1,4 @@
-//! A certification authority of the test's own, and a server certificate by it.
+//! A certification authority for the test, and a server certificate from it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,13 +7,12 @@ use std::process::Command;
 pub struct Certificates {
     /// The certificate of the authority, which clients trust.
     pub ca: PathBuf,
-    /// The certificate that the server shows.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
 impl Certificates {
-    /// Makes them in `dir`, for `localhost`, `127.0.0.1` and `hosts`.
+    /// Makes the certificates in `dir`, for `localhost`, `127.0.0.1` and `hosts`.
     pub fn make(openssl: &Path, dir: &Path, hosts: &[&str]) -> Self {
         let at = |name: &str| dir.join(name);
         let made = Self {
@@ -43,7 +42,6 @@ impl Certificates {
     }
 }
 
-/// Runs openssl and returns its output.
 pub fn run(command: &mut Command) -> Vec<u8> {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));

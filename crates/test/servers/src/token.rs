@@ -1,7 +1,7 @@
 //! The token service of a registry, to which `Bearer realm="..."` sends a client.
 //!
-//! Tokens are JSON Web Tokens as docker-registry checks them (RS256, the certificate in the header). The
-//! service answers `GET /token?service=...&scope=repository:NAME:ACTIONS` and nothing else.
+//! Tokens are JSON Web Tokens in the form that docker-registry checks (RS256, the certificate in
+//! the header). The service answers only `GET /token?service=...&scope=repository:NAME:ACTIONS`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,7 +26,7 @@ use crate::{PASSWORD, USER};
 
 const ISSUER: &str = "test-issuer";
 const SERVICE: &str = "test-registry";
-/// Seconds that a token is good for.
+/// Lifetime of a token in seconds.
 const LIFETIME: u64 = 300;
 
 #[derive(Debug)]
@@ -47,7 +47,6 @@ struct TokenServiceShared {
 }
 
 impl TokenService {
-    /// Starts one with a key of its own.
     pub fn start(openssl: PathBuf, dir: &Path) -> Self {
         let (key, certificate) = (dir.join("token.key"), dir.join("token.pem"));
         let mut command = Command::new(&openssl);
@@ -77,7 +76,7 @@ impl TokenService {
         }
     }
 
-    /// Returns the section about it in the registry's configuration.
+    /// Returns the section about the service in the registry's configuration.
     pub fn configuration(&self) -> String {
         format!(
             "auth: {{token: {{realm: 'http://127.0.0.1:{}/token', service: {SERVICE}, \
@@ -87,7 +86,6 @@ impl TokenService {
         )
     }
 
-    /// Returns how many tokens were issued.
     pub fn given(&self) -> usize {
         self.inner.given.load(Ordering::Relaxed)
     }
@@ -96,7 +94,7 @@ impl TokenService {
 impl Drop for TokenService {
     fn drop(&mut self) {
         self.inner.stop.store(true, Ordering::Relaxed);
-        // Wakes it up.
+        // Wakes the thread.
         let _it_may_be_gone = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(thread) = self.thread.take() {
             let _its_panic_was_printed = thread.join();
@@ -110,7 +108,7 @@ impl TokenServiceShared {
             if self.stop.load(Ordering::Relaxed) {
                 return;
             }
-            // One request for each connection, one after the other: tokens are rarely asked for.
+            // One request per connection, one after the other, because tokens are rarely requested.
             let _the_client_sees_it = stream.and_then(|stream| self.answer(&stream));
         }
     }
@@ -124,7 +122,7 @@ impl TokenServiceShared {
         let is_user = user.is_some_and(|user| user == format!("Basic {expected}"));
         let target = request.word(1);
         let (status, body) = match target.split_once('?') {
-            // A wrong password is an error; the client does not become an anonymous one.
+            // A wrong password is an error; the client does not become anonymous.
             _ if user.is_some() && !is_user => ("401 Unauthorized", "{}".to_string()),
             Some(("/token", query)) => ("200 OK", self.token(query, is_user)),
             _ => ("404 Not Found", "{}".to_string()),

@@ -1,7 +1,7 @@
-//! A proxy that answers `CONNECT` to any host with a connection to one server of the test's.
+//! A proxy that answers `CONNECT` to any host with a connection to one server of the test.
 //!
-//! So a server on this machine has a name that no resolver knows, and clients speak TLS to it as to
-//! any other: with the name that its certificate is for.
+//! It gives a server on this machine a name that no resolver knows. Clients then use TLS with it,
+//! under the name in its certificate.
 
 use std::io::{BufRead, BufReader, Write, copy};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -20,14 +20,14 @@ pub struct Tunnel {
 
 #[derive(Debug)]
 struct TunnelShared {
-    /// Where all connections lead.
+    /// The target of all connections.
     target: String,
     connections: AtomicUsize,
     stop: AtomicBool,
 }
 
 impl Tunnel {
-    /// Starts one that leads to `authority`, a host and port.
+    /// Starts a proxy to `authority`, a host and port.
     pub fn start(authority: &str) -> Self {
         let (listener, port) = listen();
         let inner = Arc::new(TunnelShared {
@@ -49,7 +49,7 @@ impl Tunnel {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Returns how many connections went through so far.
+    /// Returns how many connections were made so far.
     pub fn connections(&self) -> usize {
         self.inner.connections.load(Ordering::Relaxed)
     }
@@ -58,7 +58,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.inner.stop.store(true, Ordering::Relaxed);
-        // Wakes it up.
+        // Wakes the thread.
         let _it_may_be_gone = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         if let Some(thread) = self.thread.take() {
             let _its_panic_was_printed = thread.join();
@@ -90,7 +90,7 @@ impl TunnelShared {
                 break;
             }
         }
-        // A client waits for the answer before it says more: nothing is left in the buffer.
+        // A client waits for the answer before it sends more, so the buffer is empty.
         let mut answers = client;
         if !first.starts_with("CONNECT ") {
             return answers.write_all(b"HTTP/1.1 405 Not Allowed\r\nContent-Length: 0\r\n\r\n");
@@ -106,7 +106,7 @@ impl TunnelShared {
     }
 }
 
-/// Passes on what comes, to the end of it.
+/// Forwards bytes until the end.
 fn pass(mut from: &TcpStream, mut to: &TcpStream) {
     let _the_other_end_sees_it = copy(&mut from, &mut to);
     let _it_may_be_gone = to.shutdown(Shutdown::Write);

@@ -7,10 +7,11 @@ use super::Made;
 
 pub use fuzzing::texts;
 
-/// Replaces a file of a cache and uses the cache. The first byte is the flags, the second names the file.
+/// Replaces a file of a cache and uses the cache. The first byte has flags, the second names the
+/// file.
 ///
 /// # Panics
-/// Where a chunk is served that was not verified, and where the cache cannot be used any more.
+/// If an unverified chunk is served, or if the cache becomes unusable.
 pub fn directory(bytes: &[u8]) {
     let &[flags, file, ref bytes @ ..] = bytes else {
         return;
@@ -29,7 +30,6 @@ pub fn text_seeds() -> Made {
         .collect())
 }
 
-/// Collects each file as the cache wrote it.
 pub fn directory_seeds() -> Made {
     let mut seeds = Vec::new();
     for flags in [0, fuzzing::WITH_TABLE, fuzzing::WITH_TABLE | SEAL] {
@@ -37,7 +37,7 @@ pub fn directory_seeds() -> Made {
             let dir = temp_dir("fuzz-cache");
             let mut bytes = fuzzing::make(dir.path(), flags, file.into())?;
             if name == "name" && flags & SEAL != 0 {
-                // The checksum is put before what follows it.
+                // Without the checksum, which is added again in front.
                 let start = bytes.windows(5).position(|word| word == b"name:");
                 bytes.drain(..start.unwrap_or(0));
             }

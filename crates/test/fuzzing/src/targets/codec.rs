@@ -1,4 +1,4 @@
-//! Decoders: streams that lie, and streams of our encoders under any options.
+//! Decoders, with hostile streams and with streams of forerun's encoders under any options.
 
 use std::io::Write as _;
 
@@ -22,18 +22,19 @@ const CODECS: [Codec; 11] = [
     Codec::LzmaBare(BareLzma::PropertiesOnly),
     Codec::LzmaBare(BareLzma::Parameters),
 ];
-/// The largest block that any format has.
+/// The largest block of any format.
 const LONGEST: usize = 1 << 20;
-/// The bytes of a buffer before a block is decoded into it.
+/// Fills a buffer before a block is decoded into it.
 const BEFORE: u8 = 0xA5;
 
-/// Bytes of the head of an input of [`decode`].
+/// Header bytes of an input of [`decode`].
 const HEAD: usize = 4;
 
-/// Decodes any bytes into a buffer of any length. The first byte names the codec, three more the length.
+/// Decodes any bytes into a buffer of any length. The first byte names the codec, three more the
+/// length.
 ///
 /// # Panics
-/// Where the three ways of decoding contradict one another.
+/// If the three ways of decoding contradict one another.
 pub fn decode(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let codec = input.one_of(&CODECS);
@@ -65,7 +66,8 @@ pub fn decode(bytes: &[u8]) {
     first(codec, stream, len);
 }
 
-/// Decodes the stream at the start of the bytes: it must be the whole of what it takes.
+/// Decodes the stream at the start of the bytes, which must be everything that the decoder
+/// consumes.
 fn first(codec: Codec, stream: &[u8], len: usize) {
     let mut out = vec![BEFORE; len];
     if let Ok(first) = codec.decode_first(stream, &mut out) {
@@ -76,11 +78,11 @@ fn first(codec: Codec, stream: &[u8], len: usize) {
     }
 }
 
-/// Asserts that decoding a prefix returns the start of `decoded`, and that decoding to a longer length is
-/// an error. `ours` is set for a stream of our encoder.
+/// Asserts that decoding a prefix returns the start of `decoded`, and that decoding to a longer
+/// length fails. `ours` is set for a stream of forerun's encoder.
 fn consistent(codec: Codec, stream: &[u8], decoded: &[u8], ours: bool) {
     let mut longer = vec![BEFORE; decoded.len() + 1];
-    // MicroLZMA and bare LZMA do not say where they end.
+    // MicroLZMA and bare LZMA have no end marker.
     if !matches!(codec, Codec::MicroLzma | Codec::LzmaBare(_)) {
         let error = codec.decode(stream, &mut longer);
         assert!(error.is_err(), "{codec:?}: longer than it is");
@@ -93,7 +95,7 @@ fn consistent(codec: Codec, stream: &[u8], decoded: &[u8], ours: bool) {
         match codec.decode_prefix(stream, &mut out) {
             Ok(()) => assert!(out == expected, "{codec:?}: another prefix of {len} bytes"),
             Err(DecodeError::NoPrefix) => {}
-            // The decoders of prefixes are stricter with streams that no encoder makes.
+            // The prefix decoders are stricter with streams that no encoder makes.
             Err(error) => assert!(!ours, "{codec:?}: {len} bytes: {error}"),
         }
     }
@@ -110,10 +112,11 @@ fn prefix(codec: Codec, stream: &[u8], len: usize) {
     }
 }
 
-/// Encodes contents under any options, decodes them again, and decodes what was cut or changed.
+/// Encodes contents under any options, decodes them again, and decodes truncated and changed
+/// streams.
 ///
 /// # Panics
-/// Where other bytes come back.
+/// If the decoded bytes differ.
 pub fn encode(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     if input.flag() {
@@ -175,7 +178,7 @@ fn judge(codec: Codec, stream: &[u8], contents: &[u8], input: &mut Input<'_>) {
     assert_eq!(codec.decode(stream, &mut out), Ok(()), "{codec:?}");
     assert!(out == contents, "{codec:?}: other bytes");
     consistent(codec, stream, contents, true);
-    // Whatever becomes of it, the length is right or it is an error.
+    // The result has the right length, or decoding fails.
     let mut changed = stream[..input.below(stream.len() + 1)].to_vec();
     if input.flag() {
         changed = stream.to_vec();
@@ -192,7 +195,6 @@ pub fn encode_seeds() -> Made {
     Ok(random_seeds(40, 120))
 }
 
-/// Encodes a stream with each encoder.
 pub fn decode_seeds() -> Made {
     let contents = [&b"a pattern, ".repeat(300)[..], &[0; 700]].concat();
     let len = contents.len().to_le_bytes();
@@ -223,7 +225,7 @@ pub fn decode_seeds() -> Made {
     Ok(seeds)
 }
 
-/// Encodes with `lc`, `lp` and `pb` for a codec of LZMA.
+/// Encodes with `lc`, `lp` and `pb` for an LZMA codec.
 fn lzma(
     codec: Codec,
     (lc, lp, pb): (u8, u8, u8),

@@ -4,7 +4,7 @@ use forerun_disk::fuzzing;
 
 use super::Made;
 
-/// Reads the map, and once more with the checksums of UBI's headers made right.
+/// Reads the map, and again after correcting the checksums of UBI headers.
 pub fn run(bytes: &[u8]) {
     fuzzing::walk(bytes);
     let mut bytes = bytes.to_vec();

@@ -1,4 +1,4 @@
-//! Drivers of images: whole images, and the parts that have a parser of their own.
+//! Drivers of images: whole images, and the parts with separate parsers.
 
 use std::fs;
 
@@ -12,27 +12,25 @@ use forerun_testkit::packed::packed_file;
 use super::{Made, named};
 use crate::images::read_all;
 
-/// SquashFS images of 1.x to 3.x.
+/// SquashFS images of versions 1.x to 3.x.
 const OLD_SQUASHFS: &str = "crates/formats/squashfs/tests/it/golden/old.tar.zst";
-/// Where the superblock of EROFS begins, and where it ends.
 const EROFS_SUPERBLOCK: std::ops::Range<usize> = 1024..1152;
-/// Bytes of a header of romfs with a name of 255 bytes.
+/// Length of a romfs header with a name of 255 bytes.
 const ROMFS_HEADER: usize = 272;
 
-/// Exercises the whole driver on an image, then reads the image as a user does.
+/// Runs the whole driver on an image, then reads the image as a user does.
 pub fn walk(format: &str, driver: fn(&[u8]) -> Vec<Error>, bytes: &[u8]) {
     located(driver, bytes);
     read_all(format, bytes);
 }
 
-/// Runs a parser. Each error must name its place, a node or a limit.
+/// Runs a parser. Each error must name a location, a node or a limit.
 pub fn located(parse: fn(&[u8]) -> Vec<Error>, bytes: &[u8]) {
     for error in parse(bytes) {
         assert!(is_located(&error), "{error}");
     }
 }
 
-/// Returns the first bytes of images, which a parser of superblocks looks at.
 pub fn heads(images: Made, len: usize) -> Made {
     let mut images = images?;
     for (_, image) in &mut images {
@@ -83,7 +81,7 @@ pub fn squashfs_xattrs() -> Made {
     super::one([parts.sets, parts.pairs].concat())
 }
 
-/// Images of our writer, and those that are kept for tests: they have features that the writer does not use.
+/// Images of forerun's writer, and stored test images with features that the writer does not use.
 pub fn erofs_images() -> Made {
     let mut seeds = named(erofs::seeds()?);
     let dir = forerun_testkit::workspace_root().join("crates/formats/erofs/tests/it/golden");
@@ -92,7 +90,7 @@ pub fn erofs_images() -> Made {
         if path.extension().is_some_and(|extension| extension == "img") {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let mut image = fs::read(&path)?;
-            // With a checksum, no change to the first block would get past it.
+            // With a checksum, every change to the first block would be detected.
             image[EROFS_SUPERBLOCK.start + 8] &= !1;
             seeds.push((name.into_owned(), image));
         }

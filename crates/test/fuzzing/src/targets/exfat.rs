@@ -1,26 +1,25 @@
-//! exFAT: entry sets and up-case tables, whole volumes, changes of them, and their repair.
+//! exFAT: entry sets and up-case tables, whole volumes, changes, and repairs.
 
 use forerun_exfat::fuzzing::{self, cluster, mend};
 
 use super::{Made, one};
 
-/// Bytes of a directory entry.
 const ENTRY: usize = 32;
 
 pub use fuzzing::parts;
 
-/// Repairs a volume. The first eight bytes are the answers, bit by bit.
+/// Repairs a volume. The bits of the first eight bytes are the answers.
 ///
 /// # Panics
-/// Where the repair reports that nothing is left and `check` finds something.
+/// If the repair claims to be complete but `check` finds something.
 pub fn repair(bytes: &[u8]) {
     let (answers, image) = bytes.split_first_chunk::<8>().unwrap_or((&[0; 8], bytes));
     let errors = mend(image, u64::from_le_bytes(*answers));
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// Changes a volume. The first byte is the length of the list of operations, which follows; the rest is
-/// the volume.
+/// Changes a volume. The first byte is the length of the list of operations, which follows; the
+/// rest is the volume.
 pub fn operations(bytes: &[u8]) {
     let Some((&count, rest)) = bytes.split_first() else {
         return;
@@ -58,7 +57,7 @@ pub fn part_seeds() -> Made {
 
 pub fn operation_seeds() -> Made {
     let seed = |kind: u8| {
-        // Four of a kind, in the root, on the first names.
+        // Four operations of each kind, in the root, on the first names.
         let operations = (0..4).flat_map(|which| [kind, 0, which, 9]);
         let list: Vec<u8> = std::iter::once(16).chain(operations).collect();
         let bytes = [list, fuzzing::image()].concat();

@@ -1,5 +1,5 @@
-//! Changes of an exFAT volume against a model in memory, which the volume must show before and after it
-//! is opened anew.
+//! Changes of an exFAT volume compared with a model in memory. The volume must match the model
+//! before and after it is reopened.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use forerun_testkit::powercut::{Found, Model, Operation, Place, Recorder, run};
 use super::Made;
 use crate::input::{Input, random_seeds};
 
-/// Operations at the most.
+/// Most operations of an input.
 const MOST: usize = 120;
-/// Names, none of which is another one in another case.
+/// Names that differ not only in case.
 const NAMES: [&str; 6] = [
     "a",
     "b",
@@ -32,12 +32,12 @@ pub fn seeds() -> Made {
 /// Runs operations on a new volume and on the model.
 ///
 /// # Panics
-/// Where an answer or the tree is not that of the model, or `check` finds something.
+/// If an answer or the tree differs from the model, or `check` finds something.
 pub fn run_operations(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let options = ExfatOptions {
         cluster_size: Some(input.one_of(&[512, 1024, 4096])),
-        // So small that it is full now and then.
+        // So small that it is sometimes full.
         free: u64::from(input.word()) * 4,
         ..ExfatOptions::default()
     };

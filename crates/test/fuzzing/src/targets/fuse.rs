@@ -1,4 +1,4 @@
-//! Requests of the kernel to a mount, without a kernel, and messages between the processes of a mount.
+//! Kernel requests to a mount, without a kernel, and messages between the processes of a mount.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::{Made, named};
 
 pub use fuzzing::{messages, state};
 
-/// Bytes that `rename`, `mknod` and others begin with, as fuse(4) numbers them, and what follows a name.
+/// Prefixes of `rename`, `mknod` and other requests, by fuse(4), and the data after a name.
 const NAMES: [&[u8]; 3] = [b"dir\0", b"pieces\0new\0", b"n\0"];
 
 /// Sends requests to an image.
 ///
 /// # Panics
-/// Where a request is not answered as the kernel takes it.
+/// If a request gets an answer that the kernel would reject.
 pub fn image(bytes: &[u8]) {
     let options = options("squashfs");
     if let Ok(image) = Image::from_source(Arc::new(MemorySource::new(sample())), &options) {
@@ -27,10 +27,10 @@ pub fn image(bytes: &[u8]) {
     }
 }
 
-/// Sends requests to a volume, which is sound afterwards.
+/// Sends requests to a volume, which must be valid afterwards.
 ///
 /// # Panics
-/// As [`image`], and where `check` finds something.
+/// Like [`image`], and if `check` finds something.
 pub fn volume(bytes: &[u8]) {
     let device = Arc::new(MemoryDevice::new(exfat::image()));
     let shared = Arc::<MemoryDevice>::clone(&device);
@@ -45,10 +45,6 @@ pub fn volume(bytes: &[u8]) {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// Builds states of servers.
-///
-/// # Errors
-/// None; as the others.
 pub fn state_seeds() -> Made {
     Ok(named(
         ["died", "left"].into_iter().zip(fuzzing::state_seeds()),
@@ -67,7 +63,6 @@ fn options(format: &str) -> OpenOptions {
     }
 }
 
-/// Builds an image with files, a link and extended attributes.
 fn sample() -> Vec<u8> {
     let mut tree = Tree::default();
     let file = |len: usize| NodeKind::File {
@@ -96,7 +91,7 @@ fn sample() -> Vec<u8> {
     image
 }
 
-/// Builds every request with arguments of a length that it may have, after a LOOKUP.
+/// Builds every request with arguments of a valid length, after a LOOKUP.
 pub fn request_seeds() -> Made {
     let mut seeds = Vec::new();
     for opcode in 1..=52_u8 {

@@ -1,4 +1,5 @@
-//! Layers that an input describes, merged: every method on every node, and the contract where no layer lies.
+//! Merges layers that an input describes. Calls every method on every node, and checks the contract
+//! if all layers are valid.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,19 +13,18 @@ use forerun_testkit::{MemFsBuilder, Piece};
 use super::Made;
 use crate::Seeds;
 
-/// Most operations of an input, and most layers: more of them only take longer.
+/// Limits on operations and layers of an input. More would only take longer.
 const OPERATIONS: usize = 200;
 const LAYERS: usize = 8;
 
-/// A layer in the making.
 #[derive(Default)]
 struct Making {
     builder: MemFsBuilder,
-    /// The nodes by their paths.
     nodes: BTreeMap<String, (NodeId, bool)>,
 }
 
-/// Merges the layers that `bytes` describe: three bytes for each operation, its kind, a path, and a choice.
+/// Merges the layers that `bytes` describe. Each operation has three bytes: its kind, a path, and a
+/// choice.
 pub fn merge(bytes: &[u8]) {
     let (mut made, mut is_sound) = (vec![Making::default()], true);
     for operation in bytes.chunks_exact(3).take(OPERATIONS) {
@@ -58,12 +58,12 @@ pub fn merge(bytes: &[u8]) {
 }
 
 impl Making {
-    /// Applies an operation. Returns whether the layer is still one that a driver may show.
+    /// Applies an operation. Returns whether the layer is still valid.
     fn apply(&mut self, kind: u8, path: u8, choice: u8) -> bool {
         let path = path_of(path);
         let is_sound = kind < 13;
         match kind {
-            // One more layer, of which there are enough.
+            // Adds a layer, of which there are already enough.
             0 => {}
             1..=3 => _ = self.dir(&path),
             4 => self.add(&path, |builder, path| {
@@ -92,7 +92,7 @@ impl Making {
                     self.link(&path, target);
                 }
             }
-            // A directory at two paths, or in a circle.
+            // A directory with two paths, or in a cycle.
             13 => {
                 let target = self.nodes.values().nth(choice.into()).copied();
                 if let (Some(dir), Some((target, _))) = (self.dir(&path), target) {
@@ -139,7 +139,7 @@ impl Making {
         self.nodes.get(path).map(|(node, _)| *node)
     }
 
-    /// Makes another node, unless there is one.
+    /// Makes another node, unless one exists.
     fn add(&mut self, path: &str, make: impl FnOnce(&mut MemFsBuilder, &str) -> NodeId) {
         let parent = path.rsplit_once('/').map(|(parent, _)| parent);
         let has_parent = parent.is_none_or(|parent| self.dir(parent).is_some());
@@ -149,7 +149,7 @@ impl Making {
         }
     }
 
-    /// Makes a whiteout: of the last name of the path, or one that climbs, or hides nothing.
+    /// Makes a whiteout: of the last name of the path, of a name that leads outside, or of nothing.
     fn marker(&mut self, path: &str, choice: u8) {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let marker = match choice % 8 {
@@ -183,7 +183,6 @@ fn path_of(byte: u8) -> String {
     path.map(|digit| names[digit]).collect::<Vec<_>>().join("/")
 }
 
-/// Makes inputs of each kind of operation.
 pub fn seeds() -> Made {
     let lower = [[4, 1, 9], [4, 14, 3], [1, 2, 0], [4, 5, 1], [6, 27, 0]];
     let upper: [(&str, &[[u8; 3]]); 6] = [

@@ -1,4 +1,4 @@
-//! The targets, one file for each area.
+//! The targets, one file per area.
 
 mod cache;
 mod codec;
@@ -31,7 +31,6 @@ use forerun_zip::fuzzing as zip;
 
 use crate::{Seeds, Target};
 
-/// The result of a function that makes seeds.
 type Made = Result<Seeds, Box<dyn Error>>;
 
 pub const TARGETS: &[Target] = &[
@@ -177,7 +176,6 @@ fn one(bytes: impl Into<Vec<u8>>) -> Made {
     Ok(vec![("everything".to_string(), bytes.into())])
 }
 
-/// Gives seeds the names that come with them.
 fn named<N: Into<String>>(seeds: impl IntoIterator<Item = (N, Vec<u8>)>) -> Seeds {
     let own = seeds.into_iter().map(|(name, bytes)| (name.into(), bytes));
     own.collect()

@@ -1,4 +1,4 @@
-//! Documents and texts of servers, and what the cache remembers of an image.
+//! Documents and texts of servers, and the facts that the cache remembers of an image.
 
 use forerun_remote::fuzzing;
 
@@ -6,8 +6,8 @@ use super::Made;
 
 pub use fuzzing::texts;
 
-/// Parses the bytes as each document of a registry (manifest, index, image configuration), as a record of the cache,
-/// and as a layer index.
+/// Parses the bytes as each document of a registry (manifest, index, image configuration), as a
+/// record of the cache, and as a layer index.
 pub fn documents(bytes: &[u8]) {
     fuzzing::documents(bytes);
     let _sound = fuzzing::remembered(bytes);

@@ -9,10 +9,11 @@ use forerun::{MemorySource, ReadAt};
 
 use super::{Made, named};
 
-/// Scans bytes twice, with and without a search of images.
+/// Scans bytes twice, with and without a search for images.
 ///
 /// # Panics
-/// Where a finding lies outside of the bytes or in a later one, or a scan of images too finds fewer.
+/// If a finding lies outside the bytes or inside a later one, or if searching for images finds
+/// less.
 pub fn run(bytes: &[u8]) {
     let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(bytes));
     let scanned = [false, true].map(|all| {
@@ -39,7 +40,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Takes the images of other targets, a header before each, and a partition table before one.
+/// Returns images of other targets, each after a header, and one after a partition table.
 pub fn seeds() -> Made {
     let mut seeds = Vec::new();
     for (format, made) in [

@@ -1,4 +1,4 @@
-//! Compressed streams cut into spans, and the indexes that are kept of compressed archives.
+//! Compressed streams divided into spans, and stored indexes of compressed archives.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use forerun_testkit::generate;
 
 use super::Made;
 
-/// Indexes a stream, and decodes each span on its own.
+/// Indexes a stream, and decodes each span separately.
 pub fn index(bytes: &[u8]) {
     let _errors = fuzzing::index_and_decode(bytes);
 }
@@ -28,7 +28,8 @@ pub fn streams() -> Made {
     let len = zstd_safe::compress(&mut zstd[..], &text, 3).map_err(zstd_safe::get_error_name)?;
     zstd.truncate(len);
     let member = [&[0x4a], &gzip[..]].concat();
-    // Linked blocks without checksums: one stored as it is, and one that copies 8 bytes of it and has 5 of its own.
+    // Linked blocks without checksums: one stored uncompressed, and one that copies 8 bytes of the
+    // first and has 5 of its own.
     let mut lz4 = vec![0x04, 0x22, 0x4d, 0x18, 0x40, 0x40, 0xc0];
     lz4.extend_from_slice(b"\x0a\0\0\x800123456789");
     lz4.extend_from_slice(b"\x09\0\0\0\x04\x0a\0\x50after\0\0\0\0");
@@ -43,7 +44,6 @@ pub fn streams() -> Made {
     Ok(seeds.map(|(name, bytes)| (name.to_string(), bytes)).into())
 }
 
-/// Opens an archive by its kept index.
 pub fn kept(bytes: &[u8]) {
     let _errors = forerun_tar::fuzzing::kept(bytes);
 }

@@ -1,10 +1,10 @@
-//! The socket of `forerun status`: what the server reads, and what the command shows.
+//! The socket of `forerun status`: the bytes that the server reads, and the answers that the
+//! command shows.
 
 use forerun_cli::fuzzing;
 
 use super::{Made, named};
 
-/// Takes bytes as a question to a server.
 pub fn question(bytes: &[u8]) {
     let _is_understood = fuzzing::question(bytes);
 }
@@ -21,7 +21,6 @@ pub fn question_seeds() -> Made {
     Ok(named(seeds))
 }
 
-/// Returns the answers for a mount of each kind.
 pub fn answer_seeds() -> Made {
     let local = r#"{"pid":1,"dir":"/mnt","image":"a.sqfs","memory_bytes":4096,"cache_bytes":1048576,
         "memory_limit_bytes":8388608,"memory_limit_by":"the cgroup",

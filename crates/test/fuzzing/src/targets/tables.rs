@@ -6,7 +6,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::Made;
 
-/// Opens an archive by a table, and decodes all that it names.
+/// Opens an archive with a table, and decodes everything that the table lists.
 pub fn table(bytes: &[u8]) {
     let _errors = forerun_tar::fuzzing::table(bytes);
 }
@@ -25,7 +25,7 @@ pub fn seeds() -> Made {
     ])
 }
 
-/// Opens an archive by a table of SOCI, and decodes all spans.
+/// Opens an archive with a SOCI table, and decodes all spans.
 pub fn ztoc(bytes: &[u8]) {
     let _errors = forerun_tar::fuzzing::soci(bytes);
 }
@@ -36,7 +36,7 @@ pub fn ztoc_seeds() -> Made {
         SociLayer::new(&plain, 5000),
         SociLayer::new(&plain, 1 << 20),
     );
-    // The oldest form has no first checkpoint, whose 32 KiB say nothing.
+    // The oldest form has no first checkpoint, whose 32 KiB window is meaningless.
     one.ztoc.checkpoints.truncate(12);
     let input = |layer: &SociLayer| {
         let table = layer.ztoc.encode();
@@ -49,13 +49,12 @@ pub fn ztoc_seeds() -> Made {
     ])
 }
 
-/// Returns the input for a table, and the data that it is of.
+/// Returns the input for a table, and its data.
 fn parts(choice: u8, made: &IndexedArchive) -> Vec<u8> {
     let data = made.blob.get(..made.data_len).unwrap_or_default();
     [&[choice], made.json.as_bytes(), &[0], data].concat()
 }
 
-/// Builds an archive of each kind of node.
 fn archive() -> std::io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let zeros = vec![0; 4000];

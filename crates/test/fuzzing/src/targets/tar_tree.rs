@@ -1,4 +1,4 @@
-//! Tar streams: what becomes of one is an error, or a tree whose image is sound.
+//! Tar streams. Each is an error, or a tree from which a valid image can be made.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tar::EntryType;
 
 use super::{Made, one};
 
-/// Reads a tar stream, and where it is sound writes a romfs image of it and checks that.
+/// Reads a tar stream. If it is valid, writes a romfs image of it and checks the image.
 ///
 /// # Panics
-/// Where the image is not sound, or the writer fails for another reason than the format.
+/// If the image is invalid, or the writer fails for another reason than limits of the format.
 pub fn run(bytes: &[u8]) {
     let mut limits = fuzzing::limits();
     limits.depth = 16;
@@ -33,7 +33,8 @@ pub fn run(bytes: &[u8]) {
     if written.is_ok() {
         assert!(fuzzing::walk(&image).is_empty());
     } else {
-        // Long names, large device numbers. The tree is in memory or a spool file, so nothing else fails.
+        // Long names and large device numbers. The tree is in memory or a temporary file, so
+        // nothing else fails.
         assert!(
             matches!(written, Err(BuildError::Format { .. })),
             "{written:?}"
@@ -77,7 +78,7 @@ fn archive() -> io::Result<Vec<u8>> {
         header.set_cksum();
         archive.append(&header, content)?;
     }
-    // A name over 100 bytes takes an extension of the format.
+    // A name over 100 bytes needs an extension of the format.
     let long = "a long name ".repeat(10);
     let mut header = tar::Header::new_gnu();
     header.set_size(5);

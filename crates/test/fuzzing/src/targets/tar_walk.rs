@@ -12,7 +12,8 @@ pub fn seeds() -> Made {
     Ok(seeds)
 }
 
-/// Builds an archive with extended headers: a sparse file, attributes, and values of one member and of all.
+/// Builds an archive with extended headers: a sparse file, attributes, and values for one member
+/// and for all.
 fn records() -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     archive.append_pax_extensions([

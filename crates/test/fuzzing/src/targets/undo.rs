@@ -1,4 +1,4 @@
-//! Undo files of repairs: hostile ones, and those of changes that were cut off.
+//! Undo files of repairs: hostile ones, and those of interrupted changes.
 
 use forerun_io::undo_fuzzing;
 
@@ -7,16 +7,16 @@ use crate::input::random_seeds;
 
 pub use undo_fuzzing::changes;
 
-/// Takes bytes as an undo file, and as the records of one whose checksums are right.
+/// Handles bytes as an undo file, and as the records of one with right checksums.
 ///
 /// # Panics
-/// Where a file that is refused changes the volume.
+/// If a refused file changes the volume.
 pub fn file(bytes: &[u8]) {
     undo_fuzzing::file(bytes);
     undo_fuzzing::file(&undo_fuzzing::sealed(bytes));
 }
 
-/// Builds files of two, three and no records, ended and not.
+/// Builds files with two, three and no records, complete and incomplete.
 pub fn file_seeds() -> Made {
     let record = |batch: u8, start: u8, last: u8| {
         let head = [batch, start, 0, 1, 0, 1 | last << 1];

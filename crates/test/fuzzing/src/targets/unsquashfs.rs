@@ -1,7 +1,7 @@
-//! Our SquashFS reader against unsquashfs, where `FORERUN_UNSQUASHFS` names that program.
+//! Compares forerun's SquashFS reader with unsquashfs, if `FORERUN_UNSQUASHFS` names that program.
 //!
-//! Without it, the target reads images with our reader only: fuzzing does not depend on a program of the
-//! machine, and is thousands of times faster without one.
+//! Otherwise the target reads images only with forerun: fuzzing does not depend on an installed
+//! program, and is thousands of times faster without one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use forerun_testkit::temp_dir;
 use forerun_testkit::tree::{Keeps, ModelNode, TreeModel};
 
 const PROGRAM: &str = "FORERUN_UNSQUASHFS";
-/// Bytes of a file that it may write. Holes count.
+/// Most bytes of a file that unsquashfs may write, including holes.
 const MOST: u64 = 16 << 20;
 
 fn program() -> Option<&'static Path> {
@@ -25,7 +25,7 @@ fn program() -> Option<&'static Path> {
 /// Reads an image with both readers, and compares the trees.
 ///
 /// # Panics
-/// Where `check` and both readers find no error, and the trees differ.
+/// If `check` and both readers find no error, but the trees differ.
 pub fn compare(bytes: &[u8]) {
     let Some(ours) = ours(bytes) else { return };
     let Some(program) = program() else { return };
@@ -33,7 +33,7 @@ pub fn compare(bytes: &[u8]) {
     let (image, out) = (dir.path().join("image"), dir.path().join("out"));
     let written = std::fs::write(&image, bytes);
     assert!(written.is_ok(), "{written:?}");
-    // The limits are set by programs of their own: those of this process are the fuzzer's.
+    // Other programs set the limits, because those of this process belong to the fuzzer.
     let mut command = Command::new("timeout");
     command.args(["3", "prlimit", &format!("--fsize={MOST}"), "--"]);
     command.arg(program);
@@ -48,8 +48,8 @@ pub fn compare(bytes: &[u8]) {
     let theirs = TreeModel::of_host(&out);
     assert!(theirs.is_ok(), "{theirs:?}");
     let Ok(theirs) = theirs else { return };
-    // unsquashfs takes inodes of one number for one inode, wherever they are. Numbers are not unique in
-    // an image that lies.
+    // unsquashfs treats inodes with the same number as one inode, wherever they are. Numbers are
+    // not unique in a malicious image.
     let same = |(path, node): (&Vec<u8>, &ModelNode)| {
         let ours = ours.nodes.get(path);
         ours.is_none_or(|ours| ours.linked_to == node.linked_to)
@@ -59,9 +59,9 @@ pub fn compare(bytes: &[u8]) {
     }
 }
 
-/// Reads the tree with our reader; nothing where the reader or `check` reports an error, or a file is too
-/// long to extract. Where two fields of an image contradict each other, as the type of an entry and that
-/// of its inode, each reader believes another one.
+/// Reads the tree with forerun. Returns `None` if the reader or `check` reports an error, or if a
+/// file is too long to extract. If two fields of an image contradict each other, such as the type
+/// in an entry and in its inode, the readers may believe different fields.
 fn ours(bytes: &[u8]) -> Option<TreeModel> {
     if !fuzzing::walk(bytes).is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Writers and readers against each other: a tree goes into an image, and the reader must show it.
+//! Writers and readers: a tree is written to an image, and the reader must return the same tree.
 
 use std::sync::Arc;
 
@@ -95,11 +95,11 @@ const ALL: Allowed = Allowed {
     plain_names: false,
 };
 
-/// Writes the tree, opens the image and compares what it shows.
+/// Writes the tree, opens the image and compares the result.
 ///
 /// # Panics
-/// Where it shows another tree, where `check` finds something, and where the writer fails for another
-/// reason than that the format cannot hold the tree.
+/// If the tree differs, if `check` finds something, or if the writer fails for another reason than
+/// that the format cannot store the tree.
 fn compare(writer: &Writer, tree: &Tree, keeps: &Keeps, open: OpenOptions) {
     let mut image = Vec::new();
     let written = writer.write(tree, &mut image, &Arc::new(Observer::default()));

@@ -1,4 +1,5 @@
-//! The integration tests of `forerun-fuzzing`: one program, because linking takes longer than most tests.
+//! The integration tests of `forerun-fuzzing` as one program, because linking takes longer than
+//! most tests.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod targets;

@@ -1,5 +1,5 @@
-//! Runs every target over its seeds and the inputs that are kept of it, as libFuzzer would, and compares
-//! the table of targets with what there is for each.
+//! Runs every target over its seeds and stored inputs, as libFuzzer would, and checks that the
+//! table of targets matches the files of each target.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,10 @@ use forerun_testkit::rng::Rng;
 use forerun_testkit::workspace_root;
 use forerun_vfs::Error;
 
-/// Mutations of the seeds of a target, all together.
+/// Mutations of all seeds of a target together.
 const ROUNDS: usize = 1000;
-/// Targets whose inputs are decisions, requests or whole directories. They take milliseconds each, and the inputs
-/// that are kept reach more than mutations of the seeds do.
+/// Targets whose inputs are decisions, requests or whole directories. Each input takes
+/// milliseconds, and the stored inputs reach more code than mutated seeds do.
 const NOT_MUTATED: [&str; 13] = [
     "cache_directory",
     "codec_encode",
@@ -35,7 +35,6 @@ const NOT_MUTATED: [&str; 13] = [
     "undo_changes",
 ];
 
-/// Panics in any thread.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn names() -> BTreeSet<String> {
@@ -80,7 +79,7 @@ fn each_target_has_kept_inputs_in_bounds() {
 
 #[test]
 fn seeds_their_mutations_and_kept_inputs_are_no_findings() {
-    // A thread that answers requests catches a panic; libFuzzer would stop at it.
+    // A thread that answers requests catches a panic, but libFuzzer would stop at it.
     let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         PANICS.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +103,8 @@ fn seeds_their_mutations_and_kept_inputs_are_no_findings() {
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "panics that were caught");
 }
 
-/// Runs all inputs of a target and returns the findings. Those are written to files, for `cargo fuzz run`.
+/// Runs all inputs of a target and returns the findings, which are also written to files for `cargo
+/// fuzz run`.
 fn replay(target: &Target) -> Vec<String> {
     let seeds = target.seeds().unwrap();
     let kept = kept::read(target).unwrap_or_else(|error| panic!("{error}"));
@@ -130,7 +130,7 @@ fn replay(target: &Target) -> Vec<String> {
     findings
 }
 
-/// What a driver reports of an image.
+/// Returns the errors that a driver reports for an image.
 type Walk = fn(&[u8]) -> Vec<Error>;
 
 #[test]
@@ -171,7 +171,7 @@ fn images_to_start_from_are_sound_and_mutations_of_them_are_not() {
         let mut found = BTreeSet::new();
         for (name, seed) in find(target).unwrap().seeds().unwrap() {
             for error in walk(&seed) {
-                // composefs: files of unknown digest, and bytes that do not match their digest.
+                // composefs: files with unknown digest, and bytes that do not match their digest.
                 let told = error.to_string();
                 let expected = told.contains("no digest") || told.contains("5a/5a5a");
                 assert!(expected, "{target} {name}: {error}");

@@ -5,7 +5,6 @@ use std::ops::{ControlFlow, Range};
 use forerun_io::u64_from;
 use forerun_vfs::{Extent, FileSystem, NodeId, Place, Result};
 
-/// Collects all extents of a range.
 pub fn map(fs: &dyn FileSystem, node: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
     let mut extents = Vec::new();
     fs.map(node, range, &mut |extent| {
@@ -15,7 +14,6 @@ pub fn map(fs: &dyn FileSystem, node: NodeId, range: Range<u64>) -> Result<Vec<E
     Ok(extents)
 }
 
-/// Checks the map of one regular file against the contract.
 pub fn check_file(fs: &dyn FileSystem, node: NodeId, size: u64) {
     let whole = map(fs, node, 0..size).expect("the map of a file");
     covers(node, &whole, &(0..size), size);
@@ -69,7 +67,7 @@ fn covers(node: NodeId, extents: &[Extent], range: &Range<u64>, size: u64) {
         position <= size,
         "node {node}: the map of {range:?} ends at {position}, past the size {size}"
     );
-    // Only the first and last extent may reach past the range.
+    // Only the first and last extent may extend past the range.
     for inner in extents.iter().skip(1) {
         assert!(
             inner.logical.start < range.end,
@@ -126,7 +124,7 @@ fn place_at(extents: &[Extent], position: u64) -> Option<Origin> {
     })
 }
 
-/// Returns ranges at and across borders of extents, at the end of the file, and past it.
+/// Returns ranges at and across boundaries of extents, at the end of the file, and past it.
 fn ranges(whole: &[Extent], size: u64) -> Vec<Range<u64>> {
     let mut ranges = vec![
         0..0,

@@ -9,8 +9,8 @@ use crate::FaultSource;
 
 type Fault = FaultSource<MemorySource>;
 
-/// Checks that a fault at any read of a sound image is told as one and forgotten, whether the image is
-/// opened anew or stays open.
+/// Checks that a fault at any read of a valid image is reported and then forgotten, whether the
+/// image is reopened or stays open.
 pub fn check_faults(format: &Format, image: &[u8]) {
     let source = || MemorySource::new(image);
     let sound = Arc::new(Fault::fail_nth(source(), u64::MAX));
@@ -32,7 +32,8 @@ pub fn check_faults(format: &Format, image: &[u8]) {
         }
         stays_open(format, source(), nth);
     }
-    // Not of each read: a driver goes on without a read ahead, and some calls are made for their panics only.
+    // Not every fault is reported: a driver continues without a readahead, and some calls are made
+    // only to detect panics.
     assert!(told > reads / 4, "{told} errors of {reads} reads");
 }
 

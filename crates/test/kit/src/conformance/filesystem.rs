@@ -1,4 +1,4 @@
-//! The conformance suite of drivers, for sound images.
+//! The conformance suite of drivers, for valid images.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ use forerun_vfs::{
 
 use super::{extents, names};
 
-/// Checks a driver, opened on a sound image, against the contract of [`FileSystem`].
+/// Checks a driver, opened on a valid image, against the contract of [`FileSystem`].
 pub fn check_filesystem(fs: &dyn FileSystem, limits: &Limits) {
     volume(fs);
     let nodes = collect(fs, limits);
@@ -172,8 +172,9 @@ fn check_reports_nothing(fs: &dyn FileSystem, nodes: impl Iterator<Item = NodeId
     }
 }
 
-/// Passes ids that the driver never gave out: users of a mount can send any number. Some may name
-/// a node by accident, but none may panic, and one past every image is always stale.
+/// Passes ids that the driver never returned, because users of a mount can send any number. Some
+/// may happen to name a node, but none may cause a panic, and an id beyond every image is always
+/// stale.
 fn garbage_ids(fs: &dyn FileSystem, nodes: &BTreeMap<NodeId, Metadata>) {
     let near = nodes
         .keys()
@@ -194,7 +195,7 @@ fn garbage_ids(fs: &dyn FileSystem, nodes: &BTreeMap<NodeId, Metadata>) {
     );
 }
 
-/// Calls everything for its panics only.
+/// Calls every method, only to detect panics.
 fn probe(fs: &dyn FileSystem, node: NodeId) {
     let _outcome = fs.metadata(node);
     let _outcome = fs.lookup(node, b"x");

@@ -1,9 +1,9 @@
-//! The contracts of the seam as tests: one suite for every [`FileSystem`](forerun_vfs::FileSystem),
-//! one for every [`FileSystemMut`](forerun_vfs::FileSystemMut), one for every
-//! [`ReadAt`](forerun_io::ReadAt).
+//! The contracts of the core traits as tests: one suite for every
+//! [`FileSystem`](forerun_vfs::FileSystem), one for every
+//! [`FileSystemMut`](forerun_vfs::FileSystemMut), one for every [`ReadAt`](forerun_io::ReadAt).
 //!
-//! All panic at the first breach, saying which node or range it was. They judge images and sources
-//! that are sound; hostile ones are each driver's own tests.
+//! All panic at the first violation, with the node or range. They test valid images and sources;
+//! each driver has its own tests of hostile ones.
 
 mod extents;
 mod faults;

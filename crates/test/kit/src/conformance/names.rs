@@ -1,4 +1,4 @@
-//! Directories: what is listed is what is found, and a listing can be resumed anywhere.
+//! Directories: listings and lookups agree, and a listing can be resumed anywhere.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -6,12 +6,11 @@ use std::ops::ControlFlow;
 use forerun_io::u64_from;
 use forerun_vfs::{DirCursor, FileSystem, FileType, Limits, NodeId, Result, check_name};
 
-/// Cursors of one directory that are resumed from, at the most; the rest are like them.
+/// Most cursors of one directory to resume from. The others behave alike.
 const RESUMED: usize = 24;
-/// Entries of one directory whose neighbours in spelling are looked up.
+/// Entries of one directory for which similar names are looked up.
 const MISSPELLED: usize = 64;
 
-/// An entry that was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     name: Vec<u8>,
@@ -20,12 +19,10 @@ pub struct Listed {
     next: DirCursor,
 }
 
-/// Lists the entries after a cursor.
 pub fn list(fs: &dyn FileSystem, dir: NodeId, from: DirCursor) -> Result<Vec<Listed>> {
     list_up_to(fs, dir, from, usize::MAX)
 }
 
-/// Lists the first entry.
 pub fn first(fs: &dyn FileSystem, dir: NodeId) -> Result<Vec<Listed>> {
     list_up_to(fs, dir, DirCursor::START, 1)
 }
@@ -57,7 +54,6 @@ fn list_up_to(
     Ok(entries)
 }
 
-/// Holds one directory against the contract.
 pub fn check_directory(fs: &dyn FileSystem, dir: NodeId, limits: &Limits) {
     let entries = list(fs, dir, DirCursor::START).expect("entries of a directory");
     let mut names = BTreeSet::new();
@@ -100,10 +96,10 @@ pub fn check_directory(fs: &dyn FileSystem, dir: NodeId, limits: &Limits) {
     misses_what_is_not_there(fs, dir, &names, limits);
 }
 
-/// Checks that a directory holds exactly these names, in their order, and that a listing goes on after
-/// each of them.
+/// Checks that a directory contains exactly these names in their order, and that a listing resumes
+/// after each of them.
 pub fn check_names(fs: &dyn FileSystem, dir: NodeId, mut names: Vec<String>) {
-    // Lookups come before any listing, so that only indexes lead to a name.
+    // Lookups come before any listing, so that they must use indexes.
     for name in &names {
         assert!(fs.lookup(dir, name.as_bytes()).unwrap().is_some(), "{name}");
         let longer = format!("{name}z");
@@ -152,7 +148,7 @@ fn stops_on_break(fs: &dyn FileSystem, dir: NodeId, entries: &[Listed]) {
     }
 }
 
-/// Looks names up that are close to existing ones, where a sloppy comparison would find something.
+/// Looks up names that are similar to existing ones, which a sloppy comparison would find.
 fn misses_what_is_not_there(
     fs: &dyn FileSystem,
     dir: NodeId,
@@ -174,7 +170,7 @@ fn misses_what_is_not_there(
         let name = String::from_utf8_lossy(&name);
         assert_eq!(found, None, "directory {dir}: {name:?} is not listed");
     }
-    // No entry can have these names; what they give is the driver's choice, a panic is not.
+    // No entry can have these names. A driver may return any result, but must not panic.
     let long = vec![b'x'; 5000];
     for name in [&b""[..], b".", b"..", b"/", b"a/b", b"\0", &long] {
         let outcome = fs.lookup(dir, name);

@@ -7,8 +7,8 @@ use forerun_io::{ReadAt, u64_from, usize_from};
 
 use crate::rng::Rng;
 
-/// Checks sources against the contract of [`ReadAt`]. `make` returns a source of exactly these bytes; it
-/// is called with several lengths, 0 among them.
+/// Checks sources against the contract of [`ReadAt`]. `make` returns a source with exactly these
+/// bytes; it is called with several lengths, including 0.
 pub fn check_source<S: ReadAt>(mut make: impl FnMut(&[u8]) -> S) {
     for len in [0, 1, 511, 512, 1024, 4096, 4097, 300_001] {
         let bytes = crate::generate::bytes(u64_from(len), len);
@@ -59,8 +59,8 @@ fn past_the_end(source: &dyn ReadAt, len: u64) {
     }
 }
 
-/// Checks that threads that read different places do not disturb each other: positional reads have no
-/// cursor.
+/// Checks that threads that read at different offsets do not disturb each other: positional reads
+/// have no cursor.
 fn many_at_once(source: &dyn ReadAt, bytes: &[u8]) {
     thread::scope(|scope| {
         for seed in 0..4 {

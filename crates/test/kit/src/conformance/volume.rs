@@ -1,4 +1,4 @@
-//! The conformance suite of drivers whose volumes can be changed.
+//! The conformance suite of drivers with writable volumes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use forerun_vfs::{
     Changes, DirCursor, Error, FileSystemMut, FileType, NewNode, NodeId, Result, Timestamp,
 };
 
-/// A time that every format can keep: even seconds, long after 1980.
+/// A time that every format can store: even seconds, long after 1980.
 pub(super) const THEN: Timestamp = Timestamp {
     seconds: 1_600_000_000,
     nanoseconds: 0,
 };
 
-/// Checks a driver, open on an empty volume of at least 2 MiB and at most 64 MiB with clusters of at most
-/// 64 KiB, against the contract of [`FileSystemMut`]. Leaves the volume as empty as it was.
+/// Checks a driver against the contract of [`FileSystemMut`]. The volume must be empty, with 2 to
+/// 64 MiB and clusters of at most 64 KiB. Leaves the volume empty.
 pub fn check_filesystem_mut(fs: &Arc<dyn FileSystemMut>, device: &Arc<dyn BlockDevice>) {
     let volume = Volume::new(
         Arc::clone(fs),
@@ -27,7 +27,7 @@ pub fn check_filesystem_mut(fs: &Arc<dyn FileSystemMut>, device: &Arc<dyn BlockD
         fs: &**fs,
         volume: &volume,
     };
-    // A directory keeps the room that it once had entries for.
+    // A directory keeps the space of removed entries.
     for n in 0..64 {
         test.file(&format!("a file of the first, number {n}"));
     }
@@ -57,7 +57,7 @@ pub(super) struct Test<'a> {
     pub volume: &'a Volume,
 }
 
-/// Fails with exactly this kind of error.
+/// Asserts that the result is exactly this kind of error.
 #[track_caller]
 pub(super) fn refused<T: std::fmt::Debug>(result: Result<T>, kind: &str) {
     match result {
@@ -246,7 +246,7 @@ impl Test<'_> {
         assert_eq!(self.fs.metadata(node).unwrap().nlink, 0, "no name left");
         assert_eq!(self.fs.lookup(self.fs.root(), b"open").unwrap(), None);
         self.write(node, 100_000, &[8; 50_000]);
-        // Its name is free, and what it has is not.
+        // Its name is free, but its contents are still in use.
         let other = self.file("open");
         assert_ne!(other, node);
         self.write(other, 0, &[9; 10_000]);
@@ -306,7 +306,7 @@ impl Test<'_> {
         let behind = self.volume.write(node, 1 << 32, &chunk, THEN);
         refused(behind, "no_space");
         assert_eq!(self.fs.metadata(node).unwrap().size, len);
-        // What is there can still be read and overwritten, and what is given back taken again.
+        // Existing bytes can still be read and overwritten, and freed space can be used again.
         self.write(node, 10, b"overwritten");
         assert_eq!(self.read(node)[10..21], *b"overwritten");
         self.resize(node, len / 2);

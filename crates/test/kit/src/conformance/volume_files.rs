@@ -1,4 +1,4 @@
-//! The same suite, for the contents of files and their names.
+//! The same suite, for contents and names of files.
 
 use forerun_io::u64_from;
 use forerun_vfs::{Changes, Error, FileType, Timestamp};
@@ -106,7 +106,7 @@ impl Test<'_> {
     }
 
     pub(super) fn gaps_read_as_zeros(&self) {
-        // Bytes that must never be seen again, all over the volume.
+        // Bytes all over the volume that must never be seen again.
         let old = self.file("old");
         self.write(old, 0, &vec![0xEE; 1 << 20]);
         self.gone("old");
@@ -192,7 +192,7 @@ impl Test<'_> {
         let ahead = self.volume.allocate(node, 0..3 * block, true);
         let kept = match ahead {
             Ok(()) => 3,
-            // A format may have no place to say so.
+            // A format may be unable to store preallocation.
             Err(Error::Unsupported(_)) => 1,
             Err(error) => panic!("allocating ahead: {error}"),
         };

@@ -4,16 +4,13 @@ use forerun_io::{ReadAt, usize_from};
 
 use super::{Finding, What, finding, u16_at, u32_at, u64_at};
 
-/// Where the parts of a volume are.
+/// The layout of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes in a sector.
+    /// Bytes of a sector.
     pub sector: u64,
-    /// Bytes in a cluster.
     pub cluster: u64,
-    /// Length of the volume in bytes.
     pub volume: u64,
-    /// Offset of the FAT in bytes.
     pub fat: u64,
     /// Offset of cluster 2 in bytes.
     pub heap: u64,
@@ -24,12 +21,11 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the offset at which cluster `number` begins; `number` is one of the volume's.
+    /// Returns the offset of cluster `number`, which must exist.
     pub fn offset(&self, number: u32) -> u64 {
         self.heap + u64::from(number - 2) * self.cluster
     }
 
-    /// Returns whether the volume has that cluster.
     pub fn has(&self, number: u32) -> bool {
         number >= 2 && number - 2 < self.clusters
     }

@@ -4,28 +4,28 @@ use forerun_io::{ReadAt, u64_from, usize_from};
 
 use super::{Finding, Geometry, What, finding, read, u32_at};
 
-/// Findings of one kind that are written out; the rest is a number.
+/// Findings of one kind that are printed; the rest are counted.
 const SHOWN: usize = 8;
 
 pub(super) struct OwnedClusters<'a> {
     device: &'a dyn ReadAt,
     pub(super) geometry: Geometry,
     fat: Vec<u8>,
-    /// Whether something owns the cluster, from number 2 on.
+    /// Whether a cluster has an owner, from cluster 2 on.
     owned: Vec<bool>,
-    /// Chains that continue after their last cluster: the owner, how many clusters it should have, and
-    /// the FAT entry that follows them.
+    /// Chains that continue after their last cluster: the owner, its number of clusters, and the
+    /// FAT entry that follows.
     longer: Vec<(String, u64, u32)>,
 }
 
-/// How many clusters something should have.
+/// How many clusters an owner should have.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
     /// As many as the chain has.
     Chain,
-    /// So many, along the FAT.
+    /// This many, in a FAT chain.
     Fat(u64),
-    /// So many, one after the other.
+    /// This many, contiguous.
     Contiguous(u64),
 }
 
@@ -53,8 +53,8 @@ impl<'a> OwnedClusters<'a> {
         })
     }
 
-    /// Takes the clusters of `owner`, which owns them from now on. Damage is noted in `findings`; the
-    /// clusters before it are returned.
+    /// Assigns clusters to `owner`. Damage is added to `findings`; the clusters before it are
+    /// returned.
     pub(super) fn take(
         &mut self,
         first: u32,
@@ -113,7 +113,7 @@ impl<'a> OwnedClusters<'a> {
         Ok(bytes)
     }
 
-    /// Returns whether a chain goes through marked clusters that nothing owns, and ends.
+    /// Returns whether a chain passes only through marked clusters without an owner, and ends.
     fn is_spare(&self, first: u32, bitmap: &[u8]) -> bool {
         let mut next = first;
         for _ in 0..self.owned.len() {

@@ -8,7 +8,7 @@ use super::clusters::{OwnedClusters, Wanted};
 use super::entry_set::{ENTRY, parse};
 use super::{Finding, Node, What, finding, u16_at, u32_at, u64_at};
 
-/// Section 6.2.3 ends directories there.
+/// Limit of a directory in section 6.2.3.
 const LONGEST: u64 = 256 << 20;
 
 pub(super) struct Root {
@@ -90,8 +90,8 @@ fn table(
     clusters.bytes(&chain, len)
 }
 
-/// Expands an up-case table. By section 7.2.5, 0xFFFF and a number stand for as many characters that map
-/// to themselves.
+/// Expands an up-case table. By section 7.2.5, 0xFFFF and a number mean this many characters that
+/// map to themselves.
 fn expand(stored: &[u8]) -> Vec<u16> {
     let mut table: Vec<u16> = (0..=u16::MAX).collect();
     let mut units = stored.chunks_exact(2).map(|unit| u16_at(unit, 0));
@@ -110,7 +110,6 @@ fn expand(stored: &[u8]) -> Vec<u16> {
     table
 }
 
-/// Reads the tree below the root.
 pub(super) fn walk(
     clusters: &mut OwnedClusters<'_>,
     root: &Root,
@@ -126,7 +125,7 @@ pub(super) fn walk(
         );
         let new = nodes.iter().enumerate().skip(before);
         for (index, node) in new.filter(|(_, node)| node.directory) {
-            // A cluster has one owner, so no directory is met twice and the walk ends.
+            // A cluster has one owner, so no directory is visited twice, and the walk ends.
             match clusters.bytes(&node.clusters, node.len) {
                 Ok(entries) => todo.push((Some(index), entries)),
                 Err(error) => findings.push(error),
@@ -187,7 +186,7 @@ fn list(
                 nodes.push(node(clusters, set, &owner, parent, findings));
                 at = end / ENTRY;
             }
-            // Benign primaries bring their secondaries along.
+            // A benign primary entry is followed by its secondary entries.
             0xA0..=0xBF => at += 1 + usize::from(entry[1]),
             kind if kind & 0x80 == 0 => at += 1,
             0xC1 => {

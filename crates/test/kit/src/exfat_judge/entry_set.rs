@@ -7,7 +7,7 @@ const DIRECTORY: u16 = 0x10;
 
 pub(super) struct EntrySet {
     pub(super) name: String,
-    /// Folded by the volume's table, to be compared.
+    /// The name folded by the volume's table, for comparisons.
     pub(super) folded: Vec<u16>,
     pub(super) directory: bool,
     pub(super) contiguous: bool,
@@ -16,8 +16,8 @@ pub(super) struct EntrySet {
     pub(super) valid: u64,
 }
 
-/// Parses the set at the start of `entries`, which holds all entries that its primary counts. Returns
-/// nothing where it is no set.
+/// Parses the set at the start of `entries`, which must have all entries that its primary counts.
+/// Returns `None` if the set is invalid.
 pub(super) fn parse(
     entries: &[u8],
     upcase: &[u16],
@@ -82,8 +82,8 @@ fn allowed(unit: u16) -> bool {
     unit >= 0x20 && !"\"*/:<>?\\|".encode_utf16().any(|bad| bad == unit)
 }
 
-/// Returns whether a timestamp is valid. Section 7.4.8 has two-second counts of 0 to 29 and a calendar
-/// that begins with 1.
+/// Returns whether a timestamp is valid. Section 7.4.8 has double-second counts of 0 to 29, and
+/// months and days that start at 1.
 fn is_time(stamp: u32) -> bool {
     let field = |from: u32, bits: u32| stamp >> from & ((1 << bits) - 1);
     field(0, 5) <= 29

@@ -11,16 +11,15 @@ use forerun_io::u64_from;
 use crate::powercut::{SECTOR, Snapshot};
 use crate::{TempDir, require, temp_dir};
 
-/// The verdict of `fsck.exfat` on a volume.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// Whether it calls the volume clean.
     pub clean: bool,
-    /// The lines with its complaints; it may have some and call the volume clean.
+    /// The lines with its complaints. It may complain and still call the volume clean.
     pub errors: Vec<String>,
 }
 
-/// One file, in which only those sectors are rewritten that differ from state to state.
+/// A file in which only the sectors that differ from state to state are rewritten.
 #[derive(Debug)]
 pub struct Fsck {
     program: PathBuf,
@@ -32,7 +31,7 @@ pub struct Fsck {
 }
 
 impl Fsck {
-    /// Creates one; `None` where there is no `fsck.exfat`.
+    /// Creates the file. Returns `None` without `fsck.exfat`.
     pub fn new() -> Option<Self> {
         let program = require::program("fsck.exfat")?;
         let dir = temp_dir("fsck");
@@ -62,7 +61,6 @@ impl Fsck {
         }
     }
 
-    /// Runs `fsck.exfat -n` and returns its verdict.
     pub fn said(&mut self, state: &Snapshot) -> Said {
         self.put(state).expect("the state is written");
         let output = Command::new(&self.program)

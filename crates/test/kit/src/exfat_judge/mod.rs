@@ -1,8 +1,8 @@
-//! A checker of exFAT volumes that shares nothing with the driver it judges.
+//! A checker of exFAT volumes that shares no code with the driver.
 //!
-//! Written from the published specification alone, plainly: the FAT and the bitmap are read whole,
-//! the tree is walked, and every cluster gets its owners. It finds what `fsck.exfat` finds, and
-//! also clusters without an owner. It repairs nothing, and knows one FAT and one bitmap only.
+//! It is written from the published specification alone: it reads the whole FAT and bitmap, walks
+//! the tree, and assigns owners to every cluster. It finds what `fsck.exfat` finds, and also
+//! clusters without an owner. It repairs nothing, and supports only one FAT and one bitmap.
 
 mod boot;
 mod clusters;
@@ -20,65 +20,59 @@ pub use boot::Geometry;
 use clusters::OwnedClusters;
 pub use fsck::{Fsck, Said};
 
-/// How much a finding matters to the owner of the volume.
+/// How severe a finding is for the owner of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Clusters that are marked and have no owner: space lost, nothing else.
+    /// Marked clusters without an owner: only space is lost.
     Leak,
     /// Entries that no system reads: the last of a set whose first are gone.
     Stale,
-    /// Marked clusters without another owner follow the end of a complete chain: space lost. Readers
-    /// do not come there; `fsck.exfat` cuts the chain, and calls that corrupt.
+    /// Marked clusters without another owner follow the end of a complete chain: only space is
+    /// lost. Readers ignore them; `fsck.exfat` truncates the chain, and calls it corrupt.
     Excess,
     /// The volume contradicts itself.
     Repair,
 }
 
-/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
-    /// A field or checksum of a boot region.
     Boot,
     /// The first two entries of the FAT.
     FatHead,
-    /// The bitmap, the up-case table, or one of them missing.
+    /// The bitmap or the up-case table is invalid or missing.
     Table,
     /// A directory that cannot be read.
     Directory,
-    /// An entry set that is cut short, or a secondary entry without its primary, other than a name.
+    /// A truncated entry set, or a secondary entry without its primary, other than a name.
     CutSet,
-    /// A name entry without a primary before it: what is left of a set that was removed. Readers pass
-    /// over it, and `fsck.exfat` offers to delete it and calls the volume clean.
+    /// A name entry without a primary before it: the remains of a removed set. Readers ignore it,
+    /// and `fsck.exfat` offers to delete it and calls the volume clean.
     StrayName,
-    /// The checksum of an entry set.
     Checksum,
-    /// The hash of a name.
     NameHash,
-    /// Length or characters of a name.
     Name,
-    /// Two entries of one name.
+    /// Two entries with the same name.
     Twice,
-    /// A time that is none.
     Time,
     /// Lengths that contradict each other or the clusters.
     Length,
-    /// A chain that ends early, nowhere, or in clusters that are free or others'.
+    /// A chain that ends early, at an invalid entry, or in clusters that are free or have another
+    /// owner.
     Chain,
-    /// A chain that ends late, in marked clusters that have no other owner.
+    /// A chain that ends late, in marked clusters without another owner.
     LongChain,
     /// A cluster with two owners.
     CrossLink,
     /// A cluster with an owner that is marked free.
     UsedButFree,
-    /// A cluster that is marked and has no owner.
+    /// A marked cluster without an owner.
     Leak,
-    /// Entries behind the end of a directory. Linux refuses to make names there, and `fsck.exfat` from
-    /// 1.3 on calls them damage.
+    /// Entries after the end of a directory. Linux refuses to create names there, and `fsck.exfat`
+    /// calls them damage since version 1.3.
     BehindEnd,
 }
 
 impl What {
-    /// Returns how much it matters.
     pub const fn class(self) -> Class {
         match self {
             Self::Leak => Class::Leak,
@@ -103,11 +97,10 @@ impl What {
     }
 }
 
-/// One thing that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub what: What,
-    /// Where, and the numbers.
+    /// The location and the numbers.
     pub detail: String,
 }
 
@@ -117,42 +110,34 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Index of its directory in [`Report::nodes`]; none for the root.
+    /// Index of its directory in [`Report::nodes`]; `None` for the root.
     pub parent: Option<usize>,
-    /// Name in UTF-8.
     pub name: String,
-    /// Whether it is a directory.
     pub directory: bool,
     pub len: u64,
     /// Bytes of it that were ever written.
     pub valid: u64,
-    /// Its clusters, in order.
     pub clusters: Vec<u32>,
-    /// Whether they follow each other without the FAT.
+    /// Whether they are contiguous without the FAT.
     pub contiguous: bool,
 }
 
-/// The state of a volume.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Whether VolumeDirty is set.
     pub dirty: bool,
-    /// Whether MediaFailure is set.
     pub media_failure: bool,
     pub geometry: Geometry,
     pub label: String,
-    /// Everything below the root; directories before what is in them.
+    /// Everything below the root; directories before their entries.
     pub nodes: Vec<Node>,
     /// Clusters that the bitmap marks.
     pub allocated: u32,
-    /// Everything that is wrong.
     pub findings: Vec<Finding>,
 }
 
-/// Reads a whole volume.
+/// Checks a whole volume.
 pub fn judge(device: &dyn ReadAt) -> Result<Report, Finding> {
     let mut findings = Vec::new();
     let boot = boot::read(device, &mut findings)?;
@@ -172,15 +157,14 @@ pub fn judge(device: &dyn ReadAt) -> Result<Report, Finding> {
 }
 
 impl Report {
-    /// Returns the findings of a class.
     pub fn of(&self, class: Class) -> impl Iterator<Item = &Finding> {
         let of_class = move |finding: &&Finding| finding.what.class() == class;
         self.findings.iter().filter(of_class)
     }
 
-    /// Checks that a crash may leave the volume like this. Nothing may contradict itself. Only while
-    /// VolumeDirty is set may clusters be lost, on no chain or behind the end of one, and name entries be
-    /// left over.
+    /// Checks that a crash may leave the volume in this state. Nothing may contradict itself. Only
+    /// while VolumeDirty is set may clusters be lost (in no chain, or after the end of one) and
+    /// name entries be left over.
     pub fn after_crash(&self) -> Result<(), String> {
         let repair: Vec<String> = self
             .of(Class::Repair)
@@ -201,8 +185,8 @@ impl Report {
         }
     }
 
-    /// Checks that the volume may be like this once its driver has opened it after a crash and synced: as
-    /// [`after_crash`](Self::after_crash), and without name entries left over.
+    /// Checks that the volume is valid after its driver has opened it after a crash and synced:
+    /// like [`after_crash`](Self::after_crash), but without left-over name entries.
     pub fn after_recovery(&self) -> Result<(), String> {
         self.after_crash()?;
         let mut findings = self.findings.iter();
@@ -212,12 +196,10 @@ impl Report {
         }
     }
 
-    /// Returns whether nothing was found and the volume is not dirty.
     pub fn clean(&self) -> bool {
         !self.dirty && self.findings.is_empty()
     }
 
-    /// Counts the findings of each kind.
     pub fn counts(&self) -> BTreeMap<What, usize> {
         let mut counts = BTreeMap::new();
         for finding in &self.findings {
@@ -226,7 +208,7 @@ impl Report {
         counts
     }
 
-    /// Reads a file, with zeros behind what was ever written.
+    /// Reads a file, with zeros after the written part.
     pub fn content(&self, device: &dyn ReadAt, node: &Node, most: u64) -> std::io::Result<Vec<u8>> {
         let mut bytes = vec![0; usize_from(node.len.min(most))];
         let valid = usize_from(node.valid.min(most)).min(bytes.len());
@@ -237,7 +219,7 @@ impl Report {
         Ok(bytes)
     }
 
-    /// Reads the tree with the contents of its files, to be compared with a model.
+    /// Reads the tree with the contents of its files, for comparison with a model.
     pub fn found(&self, device: &dyn ReadAt) -> std::io::Result<Found> {
         let mut found = Found::default();
         for node in &self.nodes {
@@ -256,7 +238,6 @@ impl Report {
         Ok(found)
     }
 
-    /// Finds the node of a path.
     pub fn find(&self, path: &str) -> Option<&Node> {
         let mut parent = None;
         for name in path.split('/') {

@@ -1,4 +1,4 @@
-//! EROFS: sorted entries of 12 bytes with all names behind them, inodes in slots of 32 bytes.
+//! EROFS: sorted entries of 12 bytes followed by all names, and inodes in slots of 32 bytes.
 
 use super::{Field, Hostile, LIES, NAMES, Patch, VICTIM, absurd, index};
 
@@ -67,7 +67,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     out
 }
 
-/// Takes the checksum out of the superblock's features.
+/// Removes the checksum from the superblock's features.
 fn unseal(patch: &mut Patch) {
     let features = patch.u32(SUPERBLOCK + 8) & !1;
     patch.set(SUPERBLOCK + 8, &features.to_le_bytes());
@@ -86,9 +86,9 @@ fn inode_of(patch: &Patch, name: &str) -> usize {
     inode(patch, patch.u64(Listing::of(patch).entry(name)))
 }
 
-/// The entries of the tree's root, which follow each other.
+/// The consecutive entries of the tree's root.
 struct Listing {
-    /// The first entry, and the first name.
+    /// Offsets of the first entry and of the first name.
     entries: usize,
     names: usize,
 }

@@ -1,4 +1,4 @@
-//! exFAT: sets of entries of 32 bytes with a checksum over each, a FAT, two boot regions.
+//! exFAT: entry sets of 32-byte entries with a checksum per set, a FAT, two boot regions.
 
 use super::{Field, Hostile, LIES, Patch, VICTIM, absurd, index};
 
@@ -16,13 +16,13 @@ const FIELDS: [Field; 11] = [
     (106, 2, "flags"),
 ];
 
-/// Entries of a set: the file itself, where its data is, its name.
+/// Offsets in an entry set, which starts with the file entry: the stream extension, and the name.
 const STREAM: usize = 32;
 const NAME: usize = 64;
 
 pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     let mut out = absurd(sound, &FIELDS, seal);
-    // There are no symbolic links.
+    // exFAT has no symbolic links.
     for (name, lie) in LIES.into_iter().filter(|(_, lie)| *lie != "linkk") {
         let mut patch = Patch::of(sound);
         let set = set_of(&patch, name);
@@ -56,7 +56,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
         finish(&mut patch, set);
         out.push(patch.told(what));
     }
-    // Chains: every cluster leads to itself, to the root, behind the end.
+    // Chains in which every cluster points to itself, to the root, or past the end.
     for (next, what) in [
         (None, "itself"),
         (Some(root), "the root"),
@@ -69,7 +69,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
             let next = next.unwrap_or(cluster);
             patch.set(fat + index(cluster) * 4, &next.to_le_bytes());
         }
-        // The file is not in one piece then.
+        // The file is then not contiguous.
         let flags = patch.image[file + STREAM + 1] & !2;
         patch.set(file + STREAM + 1, &[flags]);
         finish(&mut patch, file);
@@ -78,7 +78,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     out
 }
 
-/// Finds the set of that name, which is in one entry.
+/// Finds the entry set with this name, which must fit into one name entry.
 fn set_of(patch: &Patch, name: &str) -> usize {
     let mut entry = vec![0xC1, 0];
     entry.extend(name.encode_utf16().flat_map(u16::to_le_bytes));
@@ -86,12 +86,12 @@ fn set_of(patch: &Patch, name: &str) -> usize {
     patch.find(&entry) - NAME
 }
 
-/// Makes the hash of the name and the checksum of the set right.
+/// Corrects the hash of the name and the checksum of the set.
 fn finish(patch: &mut Patch, set: usize) {
     let len = usize::from(patch.image[set + STREAM + 3]);
     let hash = (0..len).fold(0_u16, |hash, at| {
         let unit = patch.u16(set + NAME + 2 + 2 * at);
-        // Names of the lies are ASCII.
+        // The replacement names are ASCII.
         let upper = if (0x61..=0x7a).contains(&unit) {
             unit - 32
         } else {
@@ -111,9 +111,9 @@ fn finish(patch: &mut Patch, set: usize) {
     patch.set(set + 2, &sum.to_le_bytes());
 }
 
-/// Makes the checksum of the boot region right, and the backup a copy of it.
+/// Corrects the checksum of the boot region, and copies it to the backup.
 fn seal(patch: &mut Patch) {
-    // The sector size may be one of the lies: the one that the image was made with.
+    // The image's original sector size, because the stored one may be altered.
     const SECTOR: usize = 512;
     let sum = (0..11 * SECTOR)
         .filter(|at| !matches!(at, 106 | 107 | 112))

@@ -1,8 +1,8 @@
-//! Images that lie, made from sound ones by changing bytes: for each format the attacks that filesystem
-//! code has fallen for. The facts about the formats are written down here anew. Nothing of a driver is
-//! used, so that a driver's mistake is not repeated.
+//! Malicious images, made from valid ones by changing bytes: for each format, the attacks that
+//! filesystem code has fallen for. The facts about the formats are written down again here. No
+//! driver code is used, so that a driver's mistake is not repeated.
 //!
-//! The sound image is made of [`populate`]'s tree with metadata that is not compressed.
+//! The valid image is made from the tree of [`populate`] with uncompressed metadata.
 
 mod erofs;
 mod exfat;
@@ -16,23 +16,23 @@ use std::path::Path;
 
 use crate::generate;
 
-/// An image that lies.
 #[derive(Clone, Debug)]
 pub struct Hostile {
     pub what: String,
-    /// Whether a check must tell it from the truth.
+    /// Whether `check` must detect it.
     pub must_be_found: bool,
     pub image: Vec<u8>,
 }
 
-/// Bytes of the file `victim`: a number that images have nowhere else.
+/// Length of the file `victim`, a number that occurs nowhere else in images.
 const VICTIM: u32 = 20_011;
 
 /// Names in the root of the tree, in byte order.
 const NAMES: [&str; 7] = ["linkk", "loopdir", "samea", "sameb", "v", "vi", "victim"];
 
-/// Names to be replaced, and what no name may be: `.` and `..`, a path out of the tree and out of the
-/// extraction's target, the same name twice (first a link, then what would be written through it), a NUL.
+/// Names to replace, and their invalid replacements: `.` and `..`, a path out of the tree and out
+/// of the extraction's target, the same name twice (first a link, then a file that would be written
+/// through it), a NUL.
 const LIES: [(&str, &str); 8] = [
     ("v", "."),
     ("v", "/"),
@@ -44,7 +44,6 @@ const LIES: [(&str, &str); 8] = [
     ("samea", "sameb"),
 ];
 
-/// Makes the tree: in an empty directory.
 pub fn populate(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir.join("loopdir/deeper"))?;
     fs::write(dir.join("loopdir/deeper/leaf"), generate::bytes(2, 3000))?;
@@ -56,7 +55,7 @@ pub fn populate(dir: &Path) -> io::Result<()> {
     symlink("loopdir/deeper", dir.join("linkk"))
 }
 
-/// Returns the lies of a sound image of that format.
+/// Returns the malicious variants of a valid image of this format.
 pub fn lies(format: &str, sound: &[u8]) -> Vec<Hostile> {
     match format {
         "romfs" => romfs::lies(sound),
@@ -67,7 +66,6 @@ pub fn lies(format: &str, sound: &[u8]) -> Vec<Hostile> {
     }
 }
 
-/// A copy of an image that is being changed.
 #[derive(Clone)]
 struct Patch {
     image: Vec<u8>,
@@ -135,11 +133,12 @@ impl Hostile {
 /// A field of a superblock: offset, bytes, name.
 type Field = (usize, usize, &'static str);
 
-/// Values that overflow sums and products, lie behind the end, or are negative; all of them cut to the
-/// field. Bytes are in little-endian order.
+/// Values that overflow sums and products, point past the end, or are negative. They are truncated
+/// to the field, in little-endian order.
 const ABSURD: [u64; 3] = [u64::MAX, 1 << 63 | 1 << 31 | 1 << 15 | 1 << 7, 0];
 
-/// Creates one image for each field and absurd value, `mended` where a checksum would reveal the change.
+/// Creates one image for each field and absurd value. `mend` corrects checksums that would reveal
+/// the change.
 fn absurd(sound: &[u8], fields: &[Field], mend: impl Fn(&mut Patch)) -> Vec<Hostile> {
     let mut out = Vec::new();
     for &(at, len, name) in fields {

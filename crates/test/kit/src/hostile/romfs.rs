@@ -1,4 +1,5 @@
-//! romfs: big-endian headers of 16 bytes, a name behind each, sums that come to zero.
+//! romfs: big-endian headers of 16 bytes, each followed by a name, with checksums that add up to
+//! zero.
 
 use super::{Hostile, LIES, Patch, VICTIM, index};
 
@@ -11,7 +12,7 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
         let at = header(&patch, name);
         patch.set(at + 16, lie.as_bytes());
         seal(&mut patch, at);
-        // Each directory has entries of these names, and names end with a NUL.
+        // Each directory has entries with these names, and names end with a NUL.
         let is_usual = matches!(lie, "." | "..") || lie.contains('\0');
         out.push(
             patch
@@ -56,7 +57,6 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     out
 }
 
-/// Finds the header of that name.
 fn header(patch: &Patch, name: &str) -> usize {
     let mut field = name.as_bytes().to_vec();
     field.resize(16, 0);
@@ -69,7 +69,7 @@ fn word(offset: usize) -> [u8; 4] {
     u32::try_from(offset).expect("a small image").to_be_bytes()
 }
 
-/// Makes the checksums of a header and of the superblock right.
+/// Corrects the checksums of a header and of the superblock.
 fn seal(patch: &mut Patch, header: usize) {
     sum(patch, header, header + 12, 32);
     sum(patch, 0, 12, 512);

@@ -1,4 +1,4 @@
-//! SquashFS: entries of 8 bytes with a name behind each, inodes named by where they are.
+//! SquashFS: entries of 8 bytes, each followed by a name. Inodes are addressed by their location.
 
 use super::{Field, Hostile, LIES, Patch, VICTIM, absurd, index};
 
@@ -57,11 +57,12 @@ pub fn lies(sound: &[u8]) -> Vec<Hostile> {
     out
 }
 
-/// Finds the entry of that name: offset of the inode, number, kind, length of the name less one, name.
+/// Finds the entry with this name: offset of the inode, number, kind, length of the name minus one,
+/// name.
 fn entry(patch: &Patch, name: &str) -> usize {
     let len = u16::try_from(name.len() - 1).expect("a name");
     let wanted = [&len.to_le_bytes(), name.as_bytes()].concat();
-    // Times of inodes may hold the same bytes.
+    // Times of inodes may contain the same bytes.
     let listings = index(patch.u64(72));
     let mut found = patch.find_all(&wanted);
     found.retain(|at| *at >= listings);
@@ -69,7 +70,8 @@ fn entry(patch: &Patch, name: &str) -> usize {
     found[0] - 6
 }
 
-/// Finds the inode of that name. All inodes lie in the first block, behind the two bytes of its length.
+/// Finds the inode with this name. All inodes are in the first block, after the two bytes of its
+/// length.
 fn inode_of(patch: &Patch, name: &str) -> usize {
     let offset = patch.u16(entry(patch, name));
     index(patch.u64(64)) + 2 + usize::from(offset)

@@ -1,4 +1,4 @@
-//! Lays a [`MemFs`] and its image out.
+//! Lays out a [`MemFs`] and its image.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use forerun_vfs::{
 
 use super::{Content, MemFs, MemFsNode, MemImage, OnMap, Piece};
 
-/// Makes a [`MemImage`]. Paths are relative to the root and without a leading slash; missing parents
-/// are made. Ids of nodes are given out in order: the root is `NodeId(1)`.
+/// Makes a [`MemImage`]. Paths are relative to the root and have no leading slash; missing parents
+/// are made. Node ids are assigned in order: the root is `NodeId(1)`.
 #[derive(Debug, Clone)]
 pub struct MemFsBuilder {
     nodes: Vec<MemFsNode>,
@@ -31,7 +31,8 @@ impl Default for MemFsBuilder {
     fn default() -> Self {
         Self {
             nodes: vec![MemFsNode::new(FileType::Directory, 0o755)],
-            // The first bytes belong to no file, as in real images: an offset of 0 is a mistake.
+            // The first bytes belong to no file, as in real images, so that an offset of 0 is a
+            // mistake.
             image: vec![0xEE; 512],
             align: 1,
             volume: VolumeInfo::new("memfs", 0, 1024),
@@ -46,30 +47,29 @@ impl Default for MemFsBuilder {
 impl MemFsBuilder {
     pub const ROOT: NodeId = NodeId(1);
 
-    /// Creates an empty filesystem.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Places whatever follows at multiples of `align` bytes in the image. 1 at first.
+    /// Places everything that follows at multiples of `align` bytes in the image. The default is 1.
     pub const fn align(&mut self, align: usize) -> &mut Self {
         self.align = align;
         self
     }
 
-    /// Sets whether extents are clamped to the range asked for (as at first) or reach past it.
+    /// Sets whether extents are clamped to the requested range (the default) or extend past it.
     pub const fn clamp_extents(&mut self, clamp: bool) -> &mut Self {
         self.clamp = clamp;
         self
     }
 
-    /// Sets what `volume` answers; the length of the image is filled in.
+    /// Sets the result of `volume`, except the length of the image.
     pub fn volume(&mut self, volume: VolumeInfo) -> &mut Self {
         self.volume = volume;
         self
     }
 
-    /// Sets what `metadata_ranges` answers.
+    /// Sets the result of `metadata_ranges`.
     pub fn metadata_ranges(&mut self, ranges: Vec<Range<u64>>) -> &mut Self {
         self.metadata_ranges = ranges;
         self
@@ -84,13 +84,12 @@ impl MemFsBuilder {
         self
     }
 
-    /// Has `shares_blocks` answer true.
+    /// Makes `shares_blocks` return true.
     pub const fn shares_blocks(&mut self) -> &mut Self {
         self.shares_blocks = true;
         self
     }
 
-    /// Makes a directory, or finds it.
     pub fn dir(&mut self, path: &str) -> NodeId {
         let mut dir = Self::ROOT;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -104,7 +103,7 @@ impl MemFsBuilder {
         dir
     }
 
-    /// Makes a regular file of mode 0644 out of pieces.
+    /// Makes a regular file of mode 0644 from pieces.
     pub fn file(&mut self, path: &str, pieces: impl IntoIterator<Item = Piece>) -> NodeId {
         let mut node = MemFsNode::new(FileType::Regular, 0o644);
         for piece in pieces {
@@ -113,7 +112,6 @@ impl MemFsBuilder {
         self.insert(path, node)
     }
 
-    /// Makes a symbolic link.
     pub fn symlink(&mut self, path: &str, target: &[u8]) -> NodeId {
         let mut node = MemFsNode::new(FileType::Symlink, 0o777);
         node.metadata.size = u64_from(target.len());
@@ -121,28 +119,26 @@ impl MemFsBuilder {
         self.insert(path, node)
     }
 
-    /// Makes a device, fifo or socket.
     pub fn special(&mut self, path: &str, kind: FileType, device: Device) -> NodeId {
         let mut node = MemFsNode::new(kind, 0o600);
         node.metadata.device = device;
         self.insert(path, node)
     }
 
-    /// Links a node under one more name.
+    /// Adds a name to a node.
     pub fn hard_link(&mut self, path: &str, target: NodeId) {
         let (dir, name) = self.parent(path);
         self.raw_entry(dir, name.as_bytes(), target);
         self.node_mut(target).metadata.nlink += 1;
     }
 
-    /// Changes a node's metadata. The size of a file must stay what its pieces make it, unless the
-    /// image is meant to be hostile.
+    /// Changes a node's metadata. The size of a file must match its pieces, unless the image is
+    /// meant to be hostile.
     pub fn metadata(&mut self, node: NodeId, change: impl FnOnce(&mut Metadata)) -> &mut Self {
         change(&mut self.node_mut(node).metadata);
         self
     }
 
-    /// Adds an extended attribute.
     pub fn xattr(&mut self, node: NodeId, name: &[u8], value: &[u8]) -> &mut Self {
         self.volume.has_xattrs = true;
         self.volume.has_acls |= is_acl(name);
@@ -151,13 +147,13 @@ impl MemFsBuilder {
         self
     }
 
-    /// Makes every call about this node fail with [`Corrupt`](forerun_vfs::Corrupt).
+    /// Makes every call for this node fail with [`Corrupt`](forerun_vfs::Corrupt).
     pub fn damage(&mut self, node: NodeId) -> &mut Self {
         self.node_mut(node).damaged = true;
         self
     }
 
-    /// Puts bytes into the image. Returns their offset.
+    /// Appends bytes to the image. Returns their offset.
     pub fn store(&mut self, bytes: &[u8]) -> u64 {
         self.image
             .resize(self.image.len().next_multiple_of(self.align), 0xEE);
@@ -166,7 +162,7 @@ impl MemFsBuilder {
         offset
     }
 
-    /// Compresses bytes into the image, as one block that [`Piece::Fragment`] can refer to.
+    /// Appends a compressed block to the image, to which [`Piece::Fragment`] can refer.
     pub fn encode(&mut self, bytes: &[u8]) -> EncodedBlock {
         let encoded = zlib(bytes);
         EncodedBlock {
@@ -179,7 +175,7 @@ impl MemFsBuilder {
         }
     }
 
-    /// Makes a file of exactly these extents, whatever they are. Its expected contents are unknown.
+    /// Makes a file with exactly these extents, without checks. Its expected contents are unknown.
     pub fn raw_file(&mut self, path: &str, size: u64, extents: Vec<Extent>) -> NodeId {
         let mut node = MemFsNode::new(FileType::Regular, 0o644);
         node.metadata.size = size;
@@ -187,8 +183,8 @@ impl MemFsBuilder {
         self.insert(path, node)
     }
 
-    /// Adds an entry to a directory without any check: loops, names that no name may be, duplicates
-    /// (the first wins a lookup), ids that do not exist.
+    /// Adds an entry to a directory without checks: loops, invalid names, duplicates (lookups find
+    /// the first), unknown ids.
     pub fn raw_entry(&mut self, dir: NodeId, name: &[u8], node: NodeId) -> &mut Self {
         let dir = self.node_mut(dir);
         dir.entries.push((name.to_vec(), node));
@@ -196,14 +192,13 @@ impl MemFsBuilder {
         self
     }
 
-    /// Changes bytes of the image as laid out so far: to damage a compressed block.
+    /// Changes bytes of the image as laid out so far, for example to damage a compressed block.
     pub fn raw_image(&mut self, range: Range<u64>, change: impl FnOnce(&mut [u8])) -> &mut Self {
         let range = usize_from(range.start)..usize_from(range.end);
         change(&mut self.image[range]);
         self
     }
 
-    /// Builds the driver and the bytes of the image.
     pub fn build(mut self) -> MemImage {
         self.volume.image_len = u64_from(self.image.len());
         MemImage {
@@ -274,7 +269,7 @@ fn push_bytes(node: &mut MemFsNode, bytes: Vec<u8>, place: Place) {
     push_extent(node, u64_from(bytes.len()), place, Some(bytes.into()));
 }
 
-/// Adds an extent, unless the piece is empty: extents never are.
+/// Adds an extent, unless the piece is empty, because extents never are.
 fn push_extent(node: &mut MemFsNode, len: u64, place: Place, bytes: Option<Arc<[u8]>>) {
     if len == 0 {
         return;
@@ -288,7 +283,7 @@ fn push_extent(node: &mut MemFsNode, len: u64, place: Place, bytes: Option<Arc<[
     node.extents.push(Extent { logical, place });
 }
 
-/// Compresses `bytes` into zlib's form, also where that is longer: a writer's encoder gives up there.
+/// Compresses `bytes` with zlib even if the result is longer; a writer's encoder gives up then.
 fn zlib(bytes: &[u8]) -> Vec<u8> {
     let mut compressor = Compressor::new(CompressionLvl::default());
     let mut encoded = vec![0; compressor.zlib_compress_bound(bytes.len())];

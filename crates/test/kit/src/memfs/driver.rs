@@ -68,7 +68,8 @@ impl MemFs {
         Ok(())
     }
 
-    /// Returns the kind that an entry shows: also of a damaged node, as formats keep it in the directory.
+    /// Returns the kind that an entry shows. It is known even for a damaged node, because formats
+    /// store it in the directory.
     fn kind(&self, id: NodeId) -> FileType {
         self.node(id)
             .map_or(FileType::Regular, |node| node.metadata.kind)
@@ -187,7 +188,7 @@ impl Layout for MemFs {
     }
 }
 
-/// Returns the part of an extent inside `range`, which it overlaps.
+/// Returns the part of an extent inside `range`, which it must overlap.
 fn clamped(extent: &Extent, range: Range<u64>) -> Extent {
     let start = extent.logical.start.max(range.start);
     let end = extent.logical.end.min(range.end);
@@ -196,7 +197,7 @@ fn clamped(extent: &Extent, range: Range<u64>) -> Extent {
         Place::Zero => Place::Zero,
         Place::Stored { blob, offset } => Place::Stored {
             blob: *blob,
-            // Hostile offsets may lie anywhere, the end of u64 included.
+            // Hostile offsets may be anywhere, including the end of u64.
             offset: offset.wrapping_add(cut),
         },
         Place::Encoded { block, skip } => Place::Encoded {

@@ -1,9 +1,9 @@
-//! A filesystem in memory whose every detail a test can set, sound or hostile.
+//! A filesystem in memory of which a test can set every detail, valid or hostile.
 //!
 //! [`MemFsBuilder`] lays out an image: each [`Piece`] of a file becomes one kind of
-//! [`Place`](forerun_vfs::Place). What it builds is a [`MemImage`]: the driver and the bytes of the
-//! image, kept apart, as the engine takes them. [`MemFs::content`] tells what a file must read as,
-//! without any engine.
+//! [`Place`](forerun_vfs::Place). The result is a [`MemImage`]: the driver and the bytes of the
+//! image, separately, as the engine takes them. [`MemFs::content`] returns the expected contents of
+//! a file without an engine.
 //!
 //! The `raw_*` methods check nothing: gaps and overlaps between extents, blocks outside the image,
 //! directories that contain themselves, names with slashes.
@@ -22,42 +22,41 @@ use forerun_vfs::{
 
 pub use builder::MemFsBuilder;
 
-/// A part of a file's contents and how the image keeps it.
+/// A part of a file's contents, and how the image stores it.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// A hole of this many bytes.
     Zero(u64),
-    /// Bytes as they are.
+    /// Uncompressed bytes.
     Stored(Vec<u8>),
-    /// Bytes compressed with zlib in blocks of `block_len` decoded bytes; the last may be shorter.
+    /// Bytes compressed with zlib in blocks of `block_len` decoded bytes. The last block may be
+    /// shorter.
     Encoded {
         bytes: Vec<u8>,
         /// Decoded bytes of a block.
         block_len: usize,
     },
-    /// Bytes kept with the metadata.
+    /// Bytes stored with the metadata.
     Inline(Vec<u8>),
-    /// A part of a block made by [`MemFsBuilder::encode`]: how formats keep the tails of files.
+    /// A part of a block made by [`MemFsBuilder::encode`], as formats store the tails of files.
     Fragment {
         /// The block, which several files may share.
         block: EncodedBlock,
         /// Bytes of the decoded block before this part.
         skip: u32,
-        /// The part's bytes, decoded.
+        /// The decoded bytes of this part.
         bytes: Vec<u8>,
     },
 }
 
-/// The result of [`MemFsBuilder::build`].
 #[derive(Clone, Debug)]
 pub struct MemImage {
     pub fs: Arc<MemFs>,
-    /// The bytes its extents point into.
+    /// The bytes to which the extents point.
     pub source: MemorySource,
 }
 
 impl MemImage {
-    /// Returns the driver for an engine.
     pub fn driver(&self) -> Arc<dyn FileSystem> {
         Arc::<MemFs>::clone(&self.fs)
     }
@@ -74,7 +73,7 @@ pub struct MemFs {
     on_map: Option<OnMap>,
 }
 
-/// Called with the arguments of `map`; returns the ranges to map in place of the one asked for.
+/// Called with the arguments of `map`. Returns the ranges to map instead of the requested one.
 #[derive(Clone)]
 struct OnMap(Arc<MapHook>);
 
@@ -106,7 +105,7 @@ struct Content {
     bytes: Option<Arc<[u8]>>,
 }
 
-/// The check that a node fails which [`MemFsBuilder::damage`] named.
+/// The check that fails for a node passed to [`MemFsBuilder::damage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("damaged on purpose")]
 pub struct DamagedOnPurpose;
@@ -154,12 +153,12 @@ impl MemFs {
         out
     }
 
-    /// Iterates over all nodes in the order in which they were made; the root first.
+    /// Iterates over all nodes in the order in which they were made, root first.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         (1..=u64_from(self.nodes.len())).map(NodeId)
     }
 
-    /// Finds a node. Ids count from 1, so that no id is an index by accident.
+    /// Finds a node. Ids count from 1, so that an id used as an index is a mistake that shows.
     fn node(&self, id: NodeId) -> Option<&MemFsNode> {
         let index = id.0.checked_sub(1)?;
         self.nodes.get(usize::try_from(index).ok()?)

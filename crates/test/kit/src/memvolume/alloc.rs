@@ -1,11 +1,10 @@
-//! Clusters: which are free, and the extents that a list of them makes.
+//! Clusters: the free ones, and the extents that a list of clusters forms.
 
 use std::ops::{ControlFlow, Range};
 
 use forerun_io::{BlobId, u64_from, usize_from};
 use forerun_vfs::{Error, Extent, Place, Result};
 
-/// All clusters of the volume.
 pub struct UsedClusters {
     used: Vec<bool>,
 }
@@ -25,7 +24,7 @@ impl UsedClusters {
         u64_from(self.used.iter().filter(|used| !**used).count())
     }
 
-    /// Makes `list` `wanted` clusters long, or changes nothing.
+    /// Extends `list` to `wanted` clusters. Changes nothing on failure.
     pub fn grow(&mut self, list: &mut Vec<u64>, wanted: u64) -> Result<()> {
         let missing = wanted.saturating_sub(u64_from(list.len()));
         if missing > self.free() {
@@ -39,7 +38,7 @@ impl UsedClusters {
         Ok(())
     }
 
-    /// Frees what is behind the first `wanted` clusters.
+    /// Frees everything after the first `wanted` clusters.
     pub fn shrink(&mut self, list: &mut Vec<u64>, wanted: u64) {
         for cluster in list.drain(usize_from(wanted).min(list.len())..) {
             self.used[usize_from(cluster)] = false;
@@ -47,7 +46,7 @@ impl UsedClusters {
     }
 }
 
-/// Visits the stored extents of `range`, which `clusters` holds.
+/// Visits the stored extents of `range`, which `clusters` must cover.
 pub fn visit(
     clusters: &[u64],
     cluster: u64,

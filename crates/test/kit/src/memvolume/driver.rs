@@ -1,4 +1,4 @@
-//! The half of the driver that only looks.
+//! The read-only half of the driver.
 
 use std::ops::{ControlFlow, Range};
 

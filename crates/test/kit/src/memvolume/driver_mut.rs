@@ -1,4 +1,4 @@
-//! The half of the driver that changes.
+//! The changing half of the driver.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::MutexGuard;
@@ -46,7 +46,7 @@ impl MemVolume {
 }
 
 impl MemVolumeState {
-    /// Checks that the node is of the kind that is to be removed, and empty.
+    /// Checks that the node has the kind to be removed, and is empty.
     fn can_go(&self, id: u64, directory: bool) -> Result<()> {
         let node = self.node(NodeId(id))?;
         match (node.is_dir(), directory) {
@@ -82,7 +82,7 @@ impl MemVolumeState {
         Ok(())
     }
 
-    /// Makes room for `len` bytes in all.
+    /// Allocates space for a total of `len` bytes.
     fn reserve(&mut self, node: NodeId, len: u64, cluster: u64) -> Result<()> {
         if len > SIZE_MAX {
             return Err(Error::TooLarge);

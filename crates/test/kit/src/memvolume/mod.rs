@@ -1,9 +1,9 @@
-//! A volume whose metadata is in memory: the smallest thing that keeps the contract of
-//! [`FileSystemMut`](forerun_vfs::FileSystemMut), for tests of what lies above a driver.
+//! A volume whose metadata is in memory: the smallest implementation of
+//! [`FileSystemMut`](forerun_vfs::FileSystemMut), for tests of the layers above a driver.
 //!
-//! Contents of files are on a device, in clusters given out from the lowest free one up, and a file
-//! has a length up to which it was written, so that what is behind it is foreign bytes unless the
-//! mover fills it with zeros as it must. Nothing is ever written but contents.
+//! Contents of files are on a device, in clusters allocated from the lowest free one up. A file has
+//! a length up to which it was written; bytes after it are foreign unless the caller fills them
+//! with zeros, as it must. Only contents are ever written.
 
 mod alloc;
 mod driver;
@@ -46,7 +46,8 @@ struct MemNode {
     /// Bytes that were written; the rest of the length reads as zeros.
     valid: u64,
     clusters: Vec<u64>,
-    /// Directory entries by cookie, so that a listing can continue at its cookie even if entries are removed.
+    /// Directory entries by cookie, so that a listing can continue at its cookie even if entries
+    /// are removed.
     entries: BTreeMap<u64, (Vec<u8>, u64)>,
     next_cookie: u64,
     parent: u64,
@@ -85,18 +86,16 @@ impl MemVolume {
         Self::new(Arc::new(MemoryDevice::new(vec![0xee; len])), cluster)
     }
 
-    /// Makes names the same that differ only in the case of ASCII letters.
+    /// Treats names that differ only in the case of ASCII letters as equal.
     pub const fn folding_case(mut self) -> Self {
         self.info.folds_case = true;
         self
     }
 
-    /// Returns the device that it was opened on.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         Arc::clone(&self.device)
     }
 
-    /// Calls of `sync` and `sync_all` so far.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
@@ -106,12 +105,12 @@ impl MemVolume {
         self.state().dirty
     }
 
-    /// Refuses every change from now on, as after a device that failed.
+    /// Refuses every change from now on, as after a device failure.
     pub fn break_down(&self) {
         self.state().broken = true;
     }
 
-    /// Counts the nodes that take up memory: those with a name, and those in use.
+    /// Counts the nodes in memory: those with a name, and those in use.
     pub fn nodes(&self) -> usize {
         self.state().nodes.len()
     }

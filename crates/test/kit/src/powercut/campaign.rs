@@ -1,4 +1,4 @@
-//! Many workloads, all their crash states, every judge, on all cores.
+//! Many workloads, all their crash states, every check, on all cores.
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
@@ -14,58 +14,53 @@ use super::{
     crashes, run,
 };
 
-/// When a volume is judged as it lies on the device.
+/// When a volume is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// The power failed, and the volume has not been opened since.
     Cut,
-    /// After that it was opened, read and synced.
+    /// The volume was opened, read and synced after that.
     Recovered,
 }
 
-/// A check that reports what is wrong with a volume as it lies on the device. It returns the tree where
-/// it can read that.
+/// A check that reports what is wrong with the bytes of a volume. Returns the tree if it can read
+/// it.
 pub type Check<'a> = dyn Fn(&Snapshot, Moment) -> Result<Option<Found>, String> + Sync + 'a;
 
-/// The driver under test, and its judge.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// Opens a volume for change.
     pub open: &'a Open<'a>,
-    /// Judges a volume without the driver. Where it reads the tree, it must find what the driver
-    /// finds once the driver has opened, read and synced the volume; before, nothing else, but files
-    /// that were being renamed may be missing.
+    /// Judges a volume without the driver. If it reads the tree, it must find the same as the
+    /// driver, once the driver has opened, read and synced the volume. Before that, it may only
+    /// miss files that were being renamed.
     pub check: &'a Check<'a>,
 }
 
-/// How much is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// Which states are built.
     pub bounds: Bounds,
-    /// On one state of so many, work goes on, and the power fails again meanwhile.
+    /// On one of this many states, work continues and the power fails again.
     pub recovery_one_in: u32,
 }
 
-/// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub workloads: usize,
     pub built: u64,
-    /// Different volumes among them: each judged by the check.
+    /// Distinct volumes among them, each judged by the check.
     pub states: u64,
-    /// Of those, the ones in which a reader that knows nothing of the driver's ways misses a file.
+    /// States in which a reader without knowledge of the driver's protocol misses a file.
     pub between: u64,
-    /// States on which work went on.
+    /// States on which work continued.
     pub recoveries: u64,
     /// States of the second crash.
     pub recovery_states: u64,
-    /// By kind, how many bad states there are, and one of them.
+    /// Number of bad states and one example, by kind.
     pub bad: BTreeMap<String, (u64, String)>,
 }
 
-/// Removes from a reason what differs from state to state. Leaves what checkers start with, `Kind: `, or
-/// the words that are no names and numbers.
+/// Removes from a reason everything that differs from state to state. Keeps the prefix of checkers,
+/// `Kind: `, or the words that are not names and numbers.
 fn kind(reason: &str) -> String {
     let (first, _) = reason.split_once(": ").unwrap_or((reason, ""));
     if first.starts_with(char::is_uppercase) && first.chars().all(char::is_alphabetic) {
@@ -114,7 +109,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unpoisoned()
 }
 
-/// One workload and its states.
 struct Judge<'a> {
     campaign: &'a Campaign,
     scene: &'a Scene,
@@ -154,7 +148,7 @@ impl Judge<'_> {
         lock(self.outcome).built += built;
     }
 
-    /// Runs the workload, and compares what is there after it, opened anew.
+    /// Runs the workload, reopens the volume, and compares the tree.
     fn record(&self, model: &mut Model) -> (Trace, Result<(), String>) {
         let device = Arc::new(Recorder::new(self.scene.start.device()));
         let mut operations = self.workload.operations.clone();
@@ -183,7 +177,8 @@ impl Judge<'_> {
         (self.subject.open)(device, self.workload.dirsync)
     }
 
-    /// Opens a state, and returns what the driver shows and the volume after the driver has synced it.
+    /// Opens a state. Returns the tree that the driver shows, and the volume after the driver has
+    /// synced it.
     fn open(&self, state: &Snapshot) -> Result<(Found, Snapshot), String> {
         let device = Arc::new(state.device());
         let fs = self
@@ -226,8 +221,8 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// Returns whether a tree lacks something of another; it has nothing else, and it lacks no more than
-    /// there are renames, and what is below that.
+    /// Returns whether a tree lacks nodes of another one. Fails if it has anything else, or lacks
+    /// more than the renamed nodes and everything below them.
     fn less(&self, raw: &Found, found: &Found) -> Result<bool, String> {
         let (raw, all) = (raw.sorted(), found.sorted());
         if let Some((path, ..)) = raw.iter().find(|node| !all.contains(node)) {
@@ -252,8 +247,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Checks that the volume works: a file is made, written, synced and removed; and the power fails
-    /// again at any moment of it.
+    /// Checks that the volume works: a file is created, written, synced and removed, and the power
+    /// fails again at any point.
     fn recover(&self, crash: &Crash, found: &Found) -> Result<(), String> {
         lock(self.outcome).recoveries += 1;
         let device = Arc::new(Recorder::new(crash.state.device()));
@@ -297,8 +292,8 @@ impl Judge<'_> {
         result
     }
 
-    /// Checks that after a second crash the volume opens and reads. Where the check reads the tree, the
-    /// other files are what they were, also for the check once the driver has synced.
+    /// Checks that after a second crash the volume opens and reads. If the check reads the tree,
+    /// the other files are unchanged, also for the check once the driver has synced.
     fn second(&self, state: &Snapshot, found: &Found) -> Result<(), String> {
         let raw = (self.subject.check)(state, Moment::Cut)?;
         let (again, after) = self.open(state)?;
@@ -319,7 +314,7 @@ impl Judge<'_> {
     }
 }
 
-/// Accepts the answer of a full volume: it had no room for the file, so that there is none to write.
+/// Accepts the answer of a full volume: it had no space for the file, so there is none to write.
 fn full(answer: String) -> Result<(), String> {
     if answer.contains("not_found") {
         return Ok(());

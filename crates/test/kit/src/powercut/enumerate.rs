@@ -1,8 +1,9 @@
 //! Computes from a trace the states that a crash may leave.
 //!
-//! Between two flushes a device may keep any part of the writes, torn at any sector. All combinations are
-//! tried where the writes are few. Where they are many, only the states that writers get wrong are: every
-//! prefix, all but one, one torn, and a sample. The selection depends on the trace and the seed only.
+//! Between two flushes, a device may keep any part of the writes, torn at any sector. If the writes
+//! are few, all combinations are built. Otherwise only the states that drivers usually get wrong
+//! are: every prefix, all but one, one torn, and a sample. The selection depends only on the trace
+//! and the seed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -13,14 +14,13 @@ use forerun_io::u64_from;
 use super::{Event, SECTOR, Sector, Snapshot};
 use crate::rng::Rng;
 
-/// How much is tried.
+/// The limits of the enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Every subset of up to so many writes, and of up to so many sectors.
+    /// Every subset of up to this many writes, and of up to this many sectors, is built.
     pub exhaustive: usize,
-    /// Random subsets of more.
+    /// Random subsets of larger sets.
     pub samples: usize,
-    /// For the random subsets.
     pub seed: u64,
 }
 
@@ -34,15 +34,15 @@ impl Default for Bounds {
     }
 }
 
-/// A state that a crash may leave.
 #[derive(Clone)]
 pub struct Crash {
     pub state: Snapshot,
-    /// Number of operations of which writes may show.
+    /// Number of operations whose writes may have reached the device.
     pub begun: usize,
-    /// Number of operations that had returned, at the latest moment at which the crash may have come.
+    /// Number of operations that had returned, at the latest moment at which the crash may have
+    /// happened.
     pub returned: usize,
-    /// Number of flushes before.
+    /// Number of flushes before the crash.
     epoch: usize,
     kept: Vec<bool>,
     atoms: Vec<(usize, u64)>,
@@ -62,9 +62,9 @@ impl fmt::Debug for Crash {
     }
 }
 
-/// Visits the states that a crash during `trace` may leave on `start`. States that are equal come once as
-/// long as the same operations are begun and acknowledged. Returns how many were built, equal ones
-/// included.
+/// Visits the states that a crash during `trace` may leave on `start`. Equal states are visited
+/// once for the same begun and acknowledged operations. Returns how many states were built,
+/// including equal ones.
 pub fn crashes(
     start: &Snapshot,
     trace: &[Event],
@@ -104,7 +104,7 @@ pub fn crashes(
     built
 }
 
-/// Returns the events between flushes; the last range ends with the trace.
+/// Returns the events between flushes. The last range ends with the trace.
 fn epochs(trace: &[Event]) -> Vec<Range<usize>> {
     let mut epochs = Vec::new();
     let mut start = 0;
@@ -118,7 +118,7 @@ fn epochs(trace: &[Event]) -> Vec<Range<usize>> {
     epochs
 }
 
-/// A sector of a write: what is kept or lost.
+/// A sector of a write: the unit that is kept or lost.
 struct Atom {
     event: usize,
     sector: u64,
@@ -273,7 +273,8 @@ impl Epoch {
         kept
     }
 
-    /// Returns whether a device can keep these: a forced write is whole before any that comes later.
+    /// Returns whether a device can keep these sectors: a forced write is complete before any later
+    /// one.
     fn possible(&self, kept: &[bool]) -> bool {
         let Some(last) = kept.iter().rposition(|&kept| kept) else {
             return true;
@@ -292,7 +293,8 @@ fn subsets(len: usize, visit: &mut dyn FnMut(&[bool])) {
     }
 }
 
-/// Draws each with a probability that is drawn first, so that there are sparse and dense choices too.
+/// Draws each with a probability that is drawn first, so that there are sparse and dense choices
+/// too.
 fn random(len: usize, rng: &mut Rng) -> Vec<bool> {
     let odds = 1 + rng.below(15);
     let draw = |_| rng.below(16) < odds;

@@ -1,11 +1,11 @@
 //! The trees that a crash may show.
 //!
-//! Every node has a window of states: from the one in which it was last made durable to the last that had
-//! begun. It must show a name that it had in some state of its window; it may be missing only if it was
-//! in one of them; its length is one of those in the window, and each of its bytes stood there in one of
-//! them. So a rename shows the old or the new name and never both or none, synced files are there with
-//! their bytes, and bytes of others are noticed. Nodes are identified by their contents where a name
-//! could belong to several.
+//! Every node has a window of states: from the one in which it was last made durable to the last
+//! begun one. It must have a name that it had in some state of its window, and may be missing only
+//! if it was missing in one of them. Its length is one of those in the window, and each of its
+//! bytes was at that position in one of them. So a rename shows the old or the new name but never
+//! both or none, synced files exist with their bytes, and foreign bytes are detected. Nodes are
+//! identified by their contents if a name could belong to several.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -16,8 +16,8 @@ use super::model::{Id, Model, Promise, VolumeNode};
 use super::{Found, FoundNode};
 
 impl Model {
-    /// Checks that a crash may show `found` once `begun` operations had begun and `acknowledged` of them
-    /// had returned.
+    /// Checks that a crash may show `found` once `begun` operations had begun and `acknowledged` of
+    /// them had returned.
     pub fn allows(&self, found: &Found, begun: usize, acknowledged: usize) -> Result<(), String> {
         let windows = self.windows(begun, acknowledged);
         let mut search = Search {
@@ -35,7 +35,7 @@ impl Model {
         Err(search.complaint.1)
     }
 
-    /// Returns the nodes that had a name in a directory in their window, for each name.
+    /// Returns, for each name in a directory, the nodes that had it in their window.
     fn names_in(&self, windows: &Windows) -> HashMap<(Id, &[u8]), BTreeSet<Id>> {
         let mut names: HashMap<_, BTreeSet<Id>> = HashMap::new();
         for (number, state) in self.states.iter().enumerate().skip(windows.all) {
@@ -92,14 +92,14 @@ impl Windows {
     }
 }
 
-/// Assigns a node of the model to each name that was found, by trying.
+/// A search that assigns a node of the model to each found name.
 struct Search<'a> {
     model: &'a Model,
     found: &'a Found,
-    /// The nodes that may show each name in a directory.
+    /// The nodes that may have each name in a directory.
     names: HashMap<(Id, &'a [u8]), BTreeSet<Id>>,
     windows: Windows,
-    /// Nodes of the names so far.
+    /// Nodes assigned to the names so far.
     assigned: Vec<Id>,
     used: BTreeSet<Id>,
     /// How many names the longest attempt had assigned, and why it stopped.
@@ -184,7 +184,7 @@ impl Search<'_> {
         }
     }
 
-    /// Checks that all nodes were found that are in every state of their window.
+    /// Checks that all nodes that exist in every state of their window were found.
     fn all_there(&mut self) -> bool {
         let last = &self.model.states[self.windows.last];
         for (&id, node) in last {
@@ -207,8 +207,9 @@ mod tests {
     use crate::powercut::operation::bytes;
     use crate::powercut::{Operation, Place};
 
-    /// Runs the operations on a volume that durably has the file `A/one` of 10 bytes and the directory `B`, and asks
-    /// whether a crash may show these files. All operations had begun, and so many had returned.
+    /// Runs the operations on a volume on which the file `A/one` of 10 bytes and the directory `B`
+    /// are durable. Returns whether a crash may show these files after all operations had begun and
+    /// `acknowledged` of them had returned.
     fn allowed(
         dirsync: bool,
         operations: &[Operation],
@@ -254,7 +255,7 @@ mod tests {
         Operation::Write { file, offset, len }
     }
 
-    /// The bytes that the first write of all leaves.
+    /// Returns the bytes of the very first write.
     fn old() -> Vec<u8> {
         bytes(3, 0, 10)
     }

@@ -1,8 +1,10 @@
-//! Reads traces in the format of the `dm-log-writes` target of Linux, which QEMU's `blklogwrites` driver writes.
+//! Reads traces in the format of the `dm-log-writes` target of Linux, which QEMU's `blklogwrites`
+//! driver writes.
 //!
-//! All numbers are little-endian. The first sector has a magic number, the version, the number of entries (8 bytes each)
-//! and the length of a sector (4). Each entry has a sector of its own: sector of the device, number of sectors, flags
-//! and length of a mark (8 bytes each). The bytes of a write follow its entry. A write with the flush flag flushes first.
+//! All numbers are little-endian. The first sector has a magic number, the version, the number of
+//! entries (8 bytes each) and the length of a sector (4). Each entry has its own sector: sector of
+//! the device, number of sectors, flags and length of a mark (8 bytes each). The bytes of a write
+//! follow its entry. A write with the flush flag flushes first.
 
 use std::io::{self, Read};
 

@@ -1,16 +1,16 @@
 //! Power cuts: every state that a crash may leave on a device, and how the states are judged.
 //!
-//! A workload runs on a [`Recorder`], which keeps each write and flush as a [`Trace`]. A device may
-//! lose any part of what was not flushed, so [`crashes`] rebuilds from the trace what it may hold
-//! after the power failed: for each flush, prefixes and subsets of the writes before it, whole and
-//! torn. States are layers over shared bytes ([`Snapshot`]), so that one costs microseconds; equal
-//! ones come once. [`log_writes`] reads the traces that a virtual machine records, so that the Linux
-//! drivers are judged by the same code.
+//! A workload runs on a [`Recorder`], which stores each write and flush as a [`Trace`]. A device
+//! may lose any part of the unflushed writes, so [`crashes`] rebuilds from the trace the possible
+//! states after a power failure: for each flush, prefixes and subsets of the writes before it,
+//! whole and torn. States are layers over shared bytes ([`Snapshot`]), so one takes microseconds;
+//! equal states are visited once. [`log_writes`] reads the traces that a virtual machine records,
+//! so that the same code judges the Linux drivers.
 //!
 //! [`Workload`]s are sequences of operations on a [`FileSystemMut`](forerun_vfs::FileSystemMut),
-//! drawn by bounded enumeration; a [`Model`] follows them and says which trees a crash may show.
-//! [`Campaign`] runs many of them on all cores and has each state judged. Nothing here knows a
-//! format: how to open, check and read a volume is the test's to say.
+//! drawn by bounded enumeration. A [`Model`] follows them and computes which trees a crash may
+//! show. [`Campaign`] runs many of them on all cores and judges each state. Nothing here knows a
+//! format: the test supplies the code to open, check and read a volume.
 
 mod campaign;
 mod enumerate;

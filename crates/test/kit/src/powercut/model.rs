@@ -1,4 +1,4 @@
-//! The volume as it should be: every state that the operations so far led through.
+//! The expected volume: every state that the operations so far passed through.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +8,14 @@ use forerun_io::usize_from;
 use super::operation::bytes;
 use super::{Operation, Place};
 
-/// Number of a node in the model; the root is 0. Never used again after the node is gone.
+/// Number of a node in the model; the root is 0. Numbers are never reused.
 pub(super) type Id = u32;
 
-/// A file or directory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VolumeNode {
     pub(super) parent: Id,
     pub(super) name: Vec<u8>,
-    /// Bytes of a file; none for a directory.
+    /// Bytes of a file; `None` for a directory.
     pub(super) content: Option<Arc<Vec<u8>>>,
 }
 
@@ -29,11 +28,11 @@ pub(super) enum Promise {
     Everything,
     /// Name, contents and length.
     Node(Id),
-    /// The names of these: what `dirsync` promises.
+    /// The names of these nodes, which `dirsync` guarantees.
     Names(Vec<Id>),
 }
 
-/// All states from the first on. State `n` is that after `n` operations.
+/// All states. State `n` follows `n` operations.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(super) states: Vec<State>,
@@ -58,7 +57,7 @@ impl Model {
         }
     }
 
-    /// Creates a model that begins, durably, where this one is.
+    /// Creates a model that starts, durably, in the current state.
     pub fn go_on(&self, dirsync: bool) -> Self {
         Self {
             states: vec![self.now().clone()],
@@ -69,7 +68,6 @@ impl Model {
         }
     }
 
-    /// Returns the number of the operation that comes next.
     pub(super) fn next_operation(&self) -> u32 {
         let done = u32::try_from(self.promises.len()).expect("few operations");
         self.first_operation + done
@@ -79,7 +77,7 @@ impl Model {
         self.states.last().expect("there is a first state")
     }
 
-    /// Applies the operation to the model, or returns how it should fail.
+    /// Applies the operation to the model, or returns the error with which it should fail.
     pub(super) fn apply(&mut self, operation: &Operation) -> Result<(), Refusal> {
         let number = self.next_operation();
         let mut state = self.now().clone();
@@ -98,7 +96,7 @@ impl Model {
         self.push(self.now().clone(), Promise::Nothing);
     }
 
-    /// Takes the last operation back, as if it had changed nothing.
+    /// Reverts the last operation, as if it had changed nothing.
     pub(super) fn take_back(&mut self) {
         self.states.pop();
         self.promises.pop();

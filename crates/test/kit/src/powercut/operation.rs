@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-/// A path from the root, without a leading slash.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub Vec<u8>);
 
 impl Place {
-    /// Splits a path into the directory and the name in it.
     pub fn split(&self) -> (Self, &[u8]) {
         match self.0.iter().rposition(|&byte| byte == b'/') {
             Some(at) => (Self(self.0[..at].to_vec()), &self.0[at + 1..]),
@@ -15,7 +13,6 @@ impl Place {
         }
     }
 
-    /// Returns the path of `name` in this directory.
     pub fn join(&self, name: &[u8]) -> Self {
         if self.0.is_empty() {
             return Self(name.to_vec());
@@ -23,7 +20,6 @@ impl Place {
         Self([&self.0, &b"/"[..], name].concat())
     }
 
-    /// Iterates over the names of the path, in order.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         let names = self.0.split(|&byte| byte == b'/');
         names.filter(|name| !name.is_empty())
@@ -43,7 +39,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// Formats a name, short enough to be printed.
+/// Formats a name, short enough to print.
 pub(super) fn shown(name: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(name).chars().take(12).collect();
     if name.len() > 24 {
@@ -53,23 +49,22 @@ pub(super) fn shown(name: &[u8]) -> String {
     }
 }
 
-/// One call of the volume.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     Create(Place),
     Mkdir(Place),
-    /// Append, overwrite, or growth behind the end: bytes that no other operation writes.
+    /// Appends, overwrites, or writes past the end. No other operation writes the same bytes.
     Write {
         file: Place,
         offset: u64,
         len: u64,
     },
-    /// A new length, shorter or longer.
+    /// Sets a shorter or longer length.
     Truncate {
         file: Place,
         len: u64,
     },
-    /// Another name, in the place of what has it.
+    /// Renames, and replaces an existing node.
     Rename {
         from: Place,
         to: Place,
@@ -98,8 +93,8 @@ impl fmt::Debug for Operation {
     }
 }
 
-/// Generates the bytes that operation number `operation` writes to `offset..offset + len`. They are its
-/// own and never zero, so that bytes of others and bytes that were never written are noticed.
+/// Generates the bytes that operation number `operation` writes to `offset..offset + len`. They are
+/// unique and never zero, so that foreign bytes and unwritten bytes are detected.
 pub(super) fn bytes(operation: u32, offset: u64, len: u64) -> Vec<u8> {
     let key = u64::from(operation).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let byte = |at: u64| {

@@ -1,4 +1,4 @@
-//! A device that records the writes to it, in order.
+//! A device that records its writes in order.
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use forerun_io::{BlockDevice, ReadAt, Unpoisoned, u64_from, usize_from};
 
 use super::SECTOR;
 
-/// The byte that fills a discarded sector; no writer writes it.
+/// Fills a discarded sector. Nothing else writes this byte.
 pub(super) const DISCARDED: u8 = 0xDB;
 
 /// A request that reached the device, or a step of the workload.
@@ -17,26 +17,27 @@ pub enum Event {
     Write {
         /// Offset in bytes, a multiple of [`SECTOR`].
         offset: u64,
-        /// As many bytes as were written, a multiple of [`SECTOR`].
+        /// The written bytes, a multiple of [`SECTOR`].
         data: Arc<[u8]>,
-        /// Durable when it returns, whatever else is (forced unit access).
+        /// Durable when it returns, independent of earlier writes (forced unit access).
         forced: bool,
-        /// Contents of files: torn at one place only, as tearing it everywhere shows nothing new.
+        /// Contents of files. They are torn in one place only, because tearing them everywhere
+        /// finds nothing new.
         contents: bool,
     },
     /// Everything before is durable.
     Flush,
-    /// An operation begins: its writes may come from here on.
+    /// An operation begins: its writes may follow from here on.
     Begun,
-    /// The operation has returned: what it promised, unless it failed, holds from here on.
+    /// The operation has returned: its guarantees hold from here on, unless it failed.
     Returned,
 }
 
 /// Everything that reached a device, in order.
 pub type Trace = Vec<Event>;
 
-/// A device that passes all requests on and records them as a [`Trace`]. Writes that are not whole
-/// sectors are recorded as the sectors they change.
+/// A device that forwards all requests and records them as a [`Trace`]. Writes of partial sectors
+/// are recorded as the sectors they change.
 #[derive(Debug)]
 pub struct Recorder<D> {
     inner: D,
@@ -51,7 +52,6 @@ struct RecordedLog {
 }
 
 impl<D: BlockDevice> Recorder<D> {
-    /// Creates a recorder with an empty log.
     pub fn new(inner: D) -> Self {
         Self {
             inner,
@@ -59,17 +59,15 @@ impl<D: BlockDevice> Recorder<D> {
         }
     }
 
-    /// Returns the device below.
     pub const fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Notes a step of the workload.
     pub fn note(&self, step: Event) {
         self.log().events.push(step);
     }
 
-    /// Writes contents of a file, which the recorder cannot tell from metadata by itself.
+    /// Writes contents of a file, which the recorder cannot distinguish from metadata.
     pub fn write_contents(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.log().contents = true;
         let result = self.write_all_at(offset, data);
@@ -77,7 +75,6 @@ impl<D: BlockDevice> Recorder<D> {
         result
     }
 
-    /// Takes the record so far; a new one begins.
     pub fn take(&self) -> Trace {
         std::mem::take(&mut self.log().events)
     }
@@ -103,7 +100,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // Held over the write, so that the order of the record is that of the device.
+        // Held during the write, so that the record has the order of the device.
         let mut log = self.log();
         self.inner.write_all_at(offset, data)?;
         if data.is_empty() {
@@ -131,7 +128,8 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         Ok(())
     }
 
-    /// Fills the discarded sectors, which may read as anything, with garbage that no writer would write.
+    /// Fills the discarded sectors, which may read as anything, with garbage that no driver would
+    /// write.
     fn discard(&self, range: Range<u64>) -> io::Result<bool> {
         let sector = u64_from(SECTOR);
         let (start, end) = (

@@ -11,8 +11,8 @@ use forerun_vfs::{
 use super::operation::bytes;
 use super::{Event, Model, Operation, Place, Recorder};
 
-/// Runs the operations on the volume and the model, and notes each in the record. A volume may report
-/// that it has no room; every other answer must be that of the model.
+/// Runs the operations on the volume and the model, and records each of them. A volume may report
+/// that it is full; every other answer must be that of the model.
 pub fn run<D: BlockDevice>(
     fs: &dyn FileSystemMut,
     device: &Arc<Recorder<D>>,
@@ -38,7 +38,7 @@ pub fn run<D: BlockDevice>(
     Ok(())
 }
 
-/// Returns the timestamp of an operation. It follows the number, so that runs are equal.
+/// Returns the timestamp of an operation. It depends only on the number, so that runs are equal.
 fn time(number: u32) -> Timestamp {
     Timestamp {
         seconds: 1_700_000_000 + i64::from(number) * 2,
@@ -141,7 +141,7 @@ fn write<D: BlockDevice>(
         let Stored::Stored { offset: to, .. } = extent.place else {
             return Err(Error::Unsupported("a write to no place".into()));
         };
-        // What comes before the data is the gap behind the bytes that were ever written.
+        // The bytes before the data are the gap after the bytes that were ever written.
         let (start, end) = (extent.logical.start, extent.logical.end);
         let gap = usize_from(offset.min(end).saturating_sub(start));
         let mut piece = vec![0; gap];

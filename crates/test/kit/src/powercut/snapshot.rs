@@ -1,9 +1,9 @@
-//! Devices in layers: bytes that many share, and the sectors in which one differs.
+//! Devices in layers: shared bytes, and the sectors in which a device differs.
 //!
 //! A crash state differs from the image in some dozens of sectors. Copying the image for each would
-//! cost milliseconds; here a state is a reference to the bytes, one to the layer of what is durable,
-//! and a layer of its own. The hash of a state is the XOR of the hashes of the sectors that differ
-//! from the bytes, so that it follows from the sectors that change, whatever the order.
+//! take milliseconds, so a state is a reference to the bytes, a reference to the layer of durable
+//! sectors, and its own layer. The hash of a state is the XOR of the hashes of the sectors that
+//! differ from the bytes, so it can be updated per changed sector, in any order.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::{BlockDevice, ReadAt, Unpoisoned, past_end, u64_from, usize_from};
 
-/// The smallest sector of any device, in bytes: it is written whole or not at all.
+/// The smallest sector of any device, in bytes. It is written whole or not at all.
 pub const SECTOR: usize = 512;
 
 /// The bytes of a sector, with their hash.
@@ -23,7 +23,6 @@ pub struct Sector {
 }
 
 impl Sector {
-    /// Creates sector `index` of these bytes.
     pub fn new(index: u64, bytes: [u8; SECTOR]) -> Self {
         Self {
             hash: hash(index, &bytes),
@@ -52,7 +51,6 @@ fn first_16(bytes: &[u8; 32]) -> u128 {
 
 pub(super) type Layer = BTreeMap<u64, Sector>;
 
-/// A device as it is at one moment. Cheap to clone.
 #[derive(Clone)]
 pub struct Snapshot {
     base: Arc<[u8]>,
@@ -72,7 +70,6 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// Creates a device of these bytes.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         let base: Arc<[u8]> = bytes.into();
         assert_eq!(base.len() % SECTOR, 0, "a device is whole sectors");
@@ -85,12 +82,10 @@ impl Snapshot {
         }
     }
 
-    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         u64_from(self.base.len())
     }
 
-    /// Returns whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.base.is_empty()
     }
@@ -100,17 +95,17 @@ impl Snapshot {
         self.hash
     }
 
-    /// Returns the bytes that it was made of.
+    /// Returns the bytes from which it was made.
     pub const fn base(&self) -> &Arc<[u8]> {
         &self.base
     }
 
-    /// Iterates over the sectors in which it differs from the bytes it was made of, in order.
+    /// Iterates in order over the sectors that differ from the original bytes.
     pub fn changed(&self) -> impl Iterator<Item = (u64, &[u8; SECTOR])> {
         self.layer.iter().map(|(&index, at)| (index, &*at.bytes))
     }
 
-    /// Creates a device that begins as this one and keeps its changes to itself.
+    /// Creates a device that starts with these bytes and keeps its changes to itself.
     pub fn device(&self) -> CowDevice {
         CowDevice {
             below: self.clone(),
@@ -118,7 +113,6 @@ impl Snapshot {
         }
     }
 
-    /// Returns all its bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.base.to_vec();
         for (index, sector) in self.changed() {
@@ -128,7 +122,7 @@ impl Snapshot {
         bytes
     }
 
-    /// Returns the snapshot with these sectors. It is equal to the base where they are.
+    /// Returns the snapshot with these sectors. Sectors equal to the base are not stored.
     pub(super) fn with(&self, sectors: impl IntoIterator<Item = (u64, Sector)>) -> Self {
         let mut layer = (*self.layer).clone();
         let mut hash = self.hash;
@@ -144,7 +138,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the XOR difference of the hash of the device when sector `index` becomes `sector`.
+    /// Returns the XOR difference of the device's hash when sector `index` becomes `sector`.
     pub(super) fn hash_change(&self, index: u64, sector: &Sector) -> u128 {
         self.change(&self.layer, index, sector)
     }
@@ -154,7 +148,7 @@ impl Snapshot {
         self.weight(index, before) ^ self.weight(index, Some(sector))
     }
 
-    /// Returns the weight of a sector in the hash: 0 for one that is as in the base.
+    /// Returns the weight of a sector in the hash: 0 if it equals the base.
     fn weight(&self, index: u64, sector: Option<&Sector>) -> u128 {
         match sector {
             Some(sector) if sector.bytes[..] != self.base_sector(index)[..] => sector.hash,
@@ -189,7 +183,7 @@ impl ReadAt for Snapshot {
     }
 }
 
-/// Overwrites what `layer` has of the bytes from `offset` on.
+/// Overwrites `out`, which starts at `offset`, with the sectors of `layer`.
 fn patch(layer: &Layer, offset: u64, out: &mut [u8]) {
     if out.is_empty() || layer.is_empty() {
         return;
@@ -205,7 +199,7 @@ fn patch(layer: &Layer, offset: u64, out: &mut [u8]) {
     }
 }
 
-/// A device over a [`Snapshot`], which it leaves as it is.
+/// A device over a [`Snapshot`], which it does not change.
 #[derive(Debug)]
 pub struct CowDevice {
     below: Snapshot,
@@ -213,7 +207,6 @@ pub struct CowDevice {
 }
 
 impl CowDevice {
-    /// Returns a snapshot of the device as it is now.
     pub fn snapshot(&self) -> Snapshot {
         let upper = self.upper();
         self.below

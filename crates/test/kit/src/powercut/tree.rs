@@ -5,33 +5,31 @@ use std::ops::ControlFlow;
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Bound, DirCursor, Error, Extent, FileSystem, FileType, NodeId, Place, Result};
 
-/// Entries of a tree after which a walk gives up: no workload makes so many.
+/// A walk gives up after this many entries, because no workload makes so many.
 const MANY: usize = 10_000;
 
-/// A name and what it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundNode {
-    /// Index of the directory in [`Found::nodes`]; none for the root.
+    /// Index of the directory in [`Found::nodes`]; `None` for the root.
     pub parent: Option<usize>,
     pub name: Vec<u8>,
-    /// Length of a file; none for a directory.
+    /// Length of a file; `None` for a directory.
     pub len: Option<u64>,
-    /// The first bytes of a file, [`Found::SHOWN`] at the most.
+    /// The first bytes of a file, at most [`Found::SHOWN`].
     pub content: Vec<u8>,
 }
 
-/// A tree as it was found: directories before what is in them.
+/// A found tree. Directories come before their entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Everything below the root.
     pub nodes: Vec<FoundNode>,
 }
 
 impl Found {
-    /// As many bytes of each file are looked at.
+    /// How many bytes of each file are read.
     pub const SHOWN: u64 = 64 << 10;
 
-    /// Walks a volume and reads its files where the driver says they are.
+    /// Walks a volume and reads its files through the driver's extents.
     pub fn read(fs: &dyn FileSystem, device: &dyn ReadAt) -> Result<Self> {
         let mut found = Self::default();
         let mut todo = vec![(None, fs.root())];
@@ -73,7 +71,6 @@ impl Found {
         Ok(found)
     }
 
-    /// Returns the path of a node, from the root.
     pub fn path(&self, index: usize) -> String {
         let node = &self.nodes[index];
         let name = super::operation::shown(&node.name);
@@ -83,7 +80,7 @@ impl Found {
         }
     }
 
-    /// Sorts the nodes by path, so that trees of different order are equal.
+    /// Sorts the nodes by path, so that trees in different order are equal.
     pub fn sorted(&self) -> Vec<(String, Option<u64>, &[u8])> {
         let nodes = self.nodes.iter().enumerate();
         let mut sorted: Vec<_> = nodes

@@ -10,51 +10,44 @@ use super::model::State;
 use super::{CowDevice, Model, Operation, Place, Recorder, Snapshot, run};
 use crate::rng::Rng;
 
-/// Opens a volume for change; with `true`, each operation on names is durable when it returns.
+/// Opens a volume for changes. With `true`, each operation on names is durable when it returns.
 pub type Open<'a> =
     dyn Fn(Arc<dyn BlockDevice>, bool) -> Result<Arc<dyn FileSystemMut>> + Sync + 'a;
 
-/// A volume with a tree on it, from which workloads start.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// The name in reports.
     pub name: String,
-    /// The volume, whole and closed.
     pub start: Snapshot,
-    /// The tree on the volume.
     pub model: Model,
-    /// Unit of allocation in bytes: lengths are chosen around it.
+    /// Allocation unit in bytes; lengths are chosen around it.
     pub cluster: u64,
 }
 
-/// A sequence of operations on a scene.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Workload {
-    /// Number of the scene.
     pub scene: usize,
-    /// Whether the volume is opened with `dirsync`.
     pub dirsync: bool,
     /// The operations. [`Operation::SyncAll`] follows.
     pub operations: Vec<Operation>,
 }
 
-/// The tree that workloads start from: two directories with two files each and some more for what
-/// an entry may be.
+/// The initial tree of workloads: two directories with two files each, and optional additions.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Unit of allocation in bytes.
+    /// Allocation unit in bytes.
     pub cluster: u64,
-    /// Files in `B` before those that matter, so that the next lies across the end of a cluster.
+    /// Files in `B` before the important ones, so that the next entry crosses the end of a cluster.
     pub fillers: u32,
-    /// Files in the directories `C` and `D`, which are not there without any: as many as leave one
-    /// sector of each unused, so that a name of two sectors makes it grow. The cluster behind `C` is
-    /// taken, the one behind `D` is free. Only workloads that name them use them.
+    /// Files in the directories `C` and `D`, which exist only if this is not 0. They leave one
+    /// sector of each directory unused, so that a name of two sectors makes it grow. The cluster
+    /// after `C` is used, the one after `D` is free. Only workloads that name these directories use
+    /// them.
     pub brim: u32,
-    /// Bytes of a file that leaves the volume nearly full; 0 for none.
+    /// Length of a file that leaves the volume nearly full; 0 for none.
     pub ballast: u64,
 }
 
-/// Directories of which one sector is left.
+/// Directories with one sector left.
 const BRIMS: [&[u8]; 2] = [b"C", b"D"];
 
 /// Returns a name of 255 UTF-16 units.
@@ -65,7 +58,7 @@ pub fn long_name(first: char) -> Vec<u8> {
 }
 
 impl Scene {
-    /// Fills an empty volume as `setting` says, by the driver itself.
+    /// Fills an empty volume according to `setting`, with the driver itself.
     pub fn prepare(
         name: &str,
         empty: &Snapshot,
@@ -88,12 +81,10 @@ impl Scene {
         })
     }
 
-    /// Returns whether something of that path is there.
     pub fn has(&self, at: &Place) -> bool {
         super::model::find(self.model.now(), at).is_ok()
     }
 
-    /// Lists all single operations.
     pub fn singles(&self) -> Vec<Vec<Operation>> {
         let one = |operation| vec![operation];
         self.next_operations(&self.model)
@@ -130,13 +121,13 @@ impl Scene {
     fn after(&self, operations: &[Operation]) -> Model {
         let mut model = self.model.go_on(false);
         for operation in operations {
-            // Refused or not: what follows is drawn from what is there then.
+            // Whether refused or not, the next operation is drawn from the resulting tree.
             let _refused = model.apply(operation);
         }
         model
     }
 
-    /// Lists every operation on existing nodes and on names that are free.
+    /// Lists every operation on existing nodes and on free names.
     fn next_operations(&self, model: &Model) -> Vec<Operation> {
         let tree = Tree::of(model.now());
         let mut operations = Vec::new();
@@ -170,7 +161,7 @@ impl Scene {
         operations
     }
 
-    /// Adds writes that append, overwrite and grow a file behind its end, and both truncations.
+    /// Adds writes that append to, overwrite and extend a file, and both truncations.
     fn contents(&self, file: &Place, len: u64, operations: &mut Vec<Operation>) {
         let cluster = self.cluster;
         let writes = [
@@ -211,12 +202,12 @@ fn syncs(state: &State) -> Vec<Operation> {
     syncs
 }
 
-/// The files, directories and free names that operations are drawn from. Fillers, ballast, `C` and
-/// `D` are left alone.
+/// The files, directories and free names from which operations are drawn, without fillers, ballast,
+/// `C` and `D`.
 struct Tree {
     files: Vec<(Place, u64)>,
     dirs: Vec<Place>,
-    /// Names that nothing has.
+    /// Unused names.
     free: Vec<Place>,
 }
 
@@ -259,13 +250,11 @@ fn place(state: &State, id: u32) -> Place {
     }
 }
 
-/// Creates empty files in `dir`.
 fn fillers(dir: &Place, count: u32) -> impl Iterator<Item = Operation> {
     let name = |number| format!("filler{number:02}");
     (0..count).map(move |number| Operation::Create(dir.join(name(number).as_bytes())))
 }
 
-/// Creates a file of `len` bytes.
 fn file(at: Place, len: u64) -> Vec<Operation> {
     let mut operations = vec![Operation::Create(at.clone())];
     if len > 0 {

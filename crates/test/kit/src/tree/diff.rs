@@ -1,4 +1,4 @@
-//! The difference of two trees, for people to read.
+//! The difference of two trees, for people.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,6 @@ use super::{Keeps, ModeKept, ModelNode, TreeModel};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub path: Vec<u8>,
-    /// A description of the difference.
     pub what: String,
 }
 
@@ -20,7 +19,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Lists all differences between two trees in what `keeps` names, in the order of the paths.
+/// Lists all differences between two trees in the attributes of `keeps`, in the order of the paths.
 pub fn diff(expected: &TreeModel, actual: &TreeModel, keeps: &Keeps) -> Vec<Difference> {
     let paths: BTreeSet<&Vec<u8>> = expected.nodes.keys().chain(actual.nodes.keys()).collect();
     let mut differences = Vec::new();

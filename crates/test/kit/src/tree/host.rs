@@ -1,4 +1,4 @@
-//! A tree of the host as a model.
+//! A host tree as a model.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use forerun_vfs::{Device, FileType, Timestamp};
 use super::{ModelNode, TreeModel, hash_all};
 
 impl TreeModel {
-    /// Reads the tree below a directory of the host; nothing is followed out of it.
+    /// Reads the tree below a host directory. Follows no links out of it.
     pub fn of_host(root: &Path) -> io::Result<Self> {
         let mut model = Self::default();
         let mut ids: BTreeMap<(u64, u64), Vec<Vec<u8>>> = BTreeMap::new();
@@ -52,7 +52,7 @@ fn host_node(host: &Path, metadata: &fs::Metadata) -> io::Result<ModelNode> {
     };
     let (size, content) = match kind {
         FileType::Regular => {
-            // In a mount under test the length may differ from that of `stat`.
+            // In a mount under test, the length may differ from `stat`'s.
             let (size, hash) = hash_all(File::open(host)?)?;
             (size, Some(hash))
         }

@@ -1,8 +1,7 @@
 //! A tree inside an image as a model.
 //!
-//! Contents are read in one of two ways: through the engine, by a closure that the test supplies, or
-//! by [`read_extents`], which does the plain thing with each extent and so is an oracle for the
-//! engine.
+//! Contents are read in one of two ways: through the engine, by a closure of the test, or by
+//! [`read_extents`], which simply reads each extent and so is an oracle for the engine.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,11 +12,10 @@ use forerun_vfs::{Error, Extent, FileSystem, FileType, Limits, NodeId, Place, Re
 
 use super::{ContentHash, ModelNode, TreeModel};
 
-/// Bytes read at a time.
 const STEP: usize = 256 << 10;
 
 impl TreeModel {
-    /// Reads the tree that `fs` shows, contents with [`read_extents`] from `source`.
+    /// Reads the tree that `fs` shows. Contents are read from `source` with [`read_extents`].
     pub fn of_image(fs: &dyn FileSystem, source: &dyn ReadAt) -> Result<Self> {
         Self::of_reader(fs, |node, offset, out| {
             let end = offset.saturating_add(u64_from(out.len()));
@@ -27,8 +25,8 @@ impl TreeModel {
         })
     }
 
-    /// Reads the tree that `fs` shows, contents with `read(node, offset, out)`, which returns the
-    /// number of bytes it read: 0 at the end of the file only.
+    /// Reads the tree that `fs` shows. Contents are read with `read(node, offset, out)`, which
+    /// returns the number of bytes read, and 0 only at the end of the file.
     pub fn of_reader(
         fs: &dyn FileSystem,
         mut read: impl FnMut(NodeId, u64, &mut [u8]) -> Result<usize>,
@@ -88,8 +86,8 @@ fn hash_node(
     }
 }
 
-/// Reads a range of a file, clamped to its size: each extent is read and decoded by itself, nothing is
-/// cached or read ahead.
+/// Reads a range of a file, clamped to its size. Each extent is read and decoded separately,
+/// without caching or readahead.
 pub fn read_extents(
     fs: &dyn FileSystem,
     source: &dyn ReadAt,

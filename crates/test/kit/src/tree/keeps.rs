@@ -1,20 +1,18 @@
-//! The attributes of a tree that a format keeps.
+//! The attributes of a tree that a format stores.
 
 /// The attributes in which two trees are compared. Names, kinds, contents, targets and device
-/// numbers always are.
+/// numbers are always compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeps {
     pub modes: ModeKept,
     pub owners: bool,
-    /// Seconds of the time of modification.
     pub times: bool,
-    /// Which names are one node.
+    /// Which names are the same node.
     pub hard_links: bool,
-    /// Device nodes, fifos and sockets; where not, they are left out.
+    /// Device nodes, fifos and sockets. If false, they are omitted.
     pub special: bool,
 }
 
-/// The permission bits that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeKept {
     All,
@@ -32,8 +30,7 @@ impl Keeps {
         special: true,
     };
 
-    /// The attributes that romfs keeps: no owners, no times, and of modes only whether a file is
-    /// executable.
+    /// The attributes that romfs stores: no owners, no times, and only the executable bit of modes.
     pub const ROMFS: Self = Self {
         modes: ModeKept::Executable,
         owners: false,
@@ -42,7 +39,7 @@ impl Keeps {
         special: true,
     };
 
-    /// Names and contents only: what can be compared where a tree was extracted without root.
+    /// Names and contents only, for trees that were extracted without root.
     pub const CONTENTS: Self = Self {
         modes: ModeKept::None,
         owners: false,
@@ -51,13 +48,11 @@ impl Keeps {
         special: false,
     };
 
-    /// Returns these settings with owners not compared.
     pub const fn without_owners(mut self) -> Self {
         self.owners = false;
         self
     }
 
-    /// Returns the same without hard links.
     pub const fn without_hard_links(mut self) -> Self {
         self.hard_links = false;
         self

@@ -1,4 +1,4 @@
-//! Link counts: a [`TreeModel`] knows them as the names of one node.
+//! Link counts. A [`TreeModel`] implies them by the names of each node.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,8 +12,9 @@ use forerun_vfs::FileType;
 use super::TreeModel;
 
 impl TreeModel {
-    /// Fails the test unless `stat` gives each node below `root` the link count that follows from this
-    /// tree: the number of its names; of a directory 2 and the number of directories in it.
+    /// Fails the test unless `stat` returns for each node below `root` the link count that this
+    /// tree implies: the number of its names, or for a directory 2 plus the number of its
+    /// subdirectories.
     pub fn assert_link_counts(&self, root: &Path) {
         let mut names: BTreeMap<&[u8], u64> = BTreeMap::new();
         let mut below: BTreeMap<&[u8], u64> = BTreeMap::new();

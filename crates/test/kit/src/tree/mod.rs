@@ -1,7 +1,7 @@
-//! Models of trees: what is on the host, what an image shows, and how the two differ.
+//! Models of trees: on the host, in an image, and their differences.
 //!
-//! A [`TreeModel`] holds everything a format may keep of every node, contents as a hash.
-//! [`Keeps`] says what of it a format does keep; only that is compared.
+//! A [`TreeModel`] has everything that a format may store of each node, with a hash of the
+//! contents. [`Keeps`] selects what a format does store; only that is compared.
 
 mod diff;
 mod host;
@@ -20,14 +20,13 @@ pub use diff::{Difference, diff};
 pub use image::read_extents;
 pub use keeps::{Keeps, ModeKept};
 
-/// A tree: every node by its path below the root, without a leading slash; the root is empty.
+/// A tree: every node by its path below the root, without a leading slash. The root has an empty
+/// path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeModel {
-    /// The nodes, in byte order of their paths.
     pub nodes: BTreeMap<Vec<u8>, ModelNode>,
 }
 
-/// The attributes and the contents of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelNode {
     pub kind: FileType,
@@ -38,18 +37,16 @@ pub struct ModelNode {
     pub mtime: Timestamp,
     /// Bytes of a regular file; 0 for the others.
     pub size: u64,
-    /// Hash of a regular file's contents.
     pub content: Option<u64>,
-    /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
-    /// Device number of a device node.
     pub device: Device,
-    /// First path, in byte order, of those that name the same node; `None` where it is the only one.
+    /// First path, in byte order, that names the same node; `None` if this path is the only one.
     pub linked_to: Option<Vec<u8>>,
 }
 
 impl TreeModel {
-    /// Fails the test with a readable list unless both trees agree in what `keeps` names.
+    /// Fails the test with a list of differences unless both trees agree in the attributes of
+    /// `keeps`.
     pub fn assert_same(&self, actual: &Self, keeps: &Keeps) {
         let differences = diff(self, actual, keeps);
         assert!(
@@ -60,7 +57,8 @@ impl TreeModel {
         );
     }
 
-    /// Sets `linked_to` from what tells nodes apart: a host's device and inode, an image's node id.
+    /// Sets `linked_to` from the identity of nodes: device and inode on the host, node id in an
+    /// image.
     fn group_links<K: Ord>(&mut self, mut ids: BTreeMap<K, Vec<Vec<u8>>>) {
         for paths in ids.values_mut() {
             if paths.len() < 2 {
@@ -76,7 +74,6 @@ impl TreeModel {
     }
 }
 
-/// Formats the first differences, one a line.
 fn report(differences: &[Difference]) -> String {
     const SHOWN: usize = 20;
     let mut lines: Vec<String> = differences
@@ -90,12 +87,11 @@ fn report(differences: &[Difference]) -> String {
     lines.join("\n")
 }
 
-/// The hash of contents that models hold: SipHash with a fixed key, fed in any steps.
+/// The hash of contents in models: SipHash with a fixed key, fed in any steps.
 #[derive(Clone, Debug, Default)]
 struct ContentHash(DefaultHasher);
 
 impl ContentHash {
-    /// Returns the hash of all bytes so far.
     fn finish(&self) -> u64 {
         self.0.finish()
     }
@@ -112,14 +108,12 @@ impl io::Write for ContentHash {
     }
 }
 
-/// Returns length and hash of what a reader returns.
 fn hash_all(mut from: impl io::Read) -> io::Result<(u64, u64)> {
     let mut hash = ContentHash::default();
     let len = io::copy(&mut from, &mut hash)?;
     Ok((len, hash.finish()))
 }
 
-/// Returns the hash of contents that are all in memory.
 pub fn hash_of(bytes: &[u8]) -> u64 {
     let mut hash = DefaultHasher::default();
     hash.write(bytes);

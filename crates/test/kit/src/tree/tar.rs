@@ -11,7 +11,7 @@ use tar::{Archive, Entry, EntryType};
 use super::{ModelNode, TreeModel, hash_all};
 
 impl TreeModel {
-    /// Reads the tree in a tar stream. A leading `./` is removed from the names.
+    /// Reads the tree in a tar stream. Removes a leading `./` from names.
     pub fn of_tar(stream: impl Read) -> io::Result<Self> {
         let mut model = Self::default();
         let mut links = std::collections::BTreeMap::new();
@@ -39,7 +39,7 @@ impl TreeModel {
         Ok(model)
     }
 
-    /// Returns the part of the tree below a directory, as a tree of its own.
+    /// Returns the part of the tree below a directory as a separate tree.
     pub fn below(&self, dir: &str) -> Self {
         let mut below = Self::default();
         for (path, node) in &self.nodes {

@@ -1,5 +1,5 @@
-//! The exFAT judge against `mkfs.exfat`, `exfat-fuse` and `fsck.exfat`: clean where they make or
-//! find a volume clean, and each kind of damage found as what it is.
+//! Compares the exFAT judge with `mkfs.exfat`, `exfat-fuse` and `fsck.exfat`. Volumes that they
+//! make or call clean are clean, and each kind of damage is found as what it is.
 
 use std::fs;
 use std::io::Write as _;
@@ -21,8 +21,8 @@ fn mkfs(path: &Path, cluster: &str) -> bool {
     exfat_tools::mkfs(path, VOLUME, &["-c", cluster, "-L", "judged"])
 }
 
-/// Creates an image that `exfat-fuse` has filled: directories, a name of 255 units, fragmented and sparse
-/// files, holes in directories.
+/// Creates an image that `exfat-fuse` has filled: directories, a name of 255 units, fragmented and
+/// sparse files, holes in directories.
 fn filled(dir: &TempDir, cluster: &str) -> Option<Vec<u8>> {
     let image = dir.path().join("image");
     if !mkfs(&image, cluster) || !require::root() || !require::fuse() {
@@ -40,8 +40,8 @@ fn populate(root: &Path) -> std::io::Result<()> {
     fs::create_dir(root.join("dir"))?;
     fs::create_dir(root.join("dir/below"))?;
     fs::write(root.join("dir/one"), vec![1; 10_000])?;
-    // In two parts, with another file between them. That its server has freed the clusters of a removed file is not
-    // certain: it learns later that the file was closed.
+    // In two parts, with another file in between. The server may not yet have freed the clusters of
+    // the removed file, because it learns later that the file was closed.
     let mut fragmented = fs::File::create(root.join("dir/below/fragmented"))?;
     fragmented.write_all(&[3; 50_000])?;
     fs::write(root.join("dir/two"), vec![2; 10_000])?;
@@ -94,8 +94,8 @@ fn what_exfat_fuse_writes_is_clean_and_reads_back() {
     }
 }
 
-/// Damage to an image: what it is, how it is made, what the judge says, and whether `fsck.exfat`
-/// sees it too.
+/// Damage to an image: its name, the change, the judge's finding, and whether `fsck.exfat` sees it
+/// too.
 struct Damage {
     name: &'static str,
     make: fn(&mut [u8], &Report),
@@ -111,7 +111,8 @@ fn fat(report: &Report, cluster: u32) -> usize {
     report.geometry.fat as usize + cluster as usize * 4
 }
 
-/// Finds the set of `path` by the bytes of its stream extension, which names its first cluster.
+/// Finds the entry set of `path` by the bytes of its stream extension, which contains its first
+/// cluster.
 fn set(image: &[u8], report: &Report, path: &str) -> usize {
     let node = report.find(path).unwrap();
     let first = node.clusters[0].to_le_bytes();
@@ -123,7 +124,7 @@ fn set(image: &[u8], report: &Report, path: &str) -> usize {
         .unwrap()
 }
 
-/// Makes the checksum of a set right again.
+/// Corrects the checksum of a set.
 fn seal(image: &mut [u8], at: usize) {
     let len = (usize::from(image[at + 1]) + 1) * 32;
     let mut sum = 0_u16;
@@ -139,7 +140,7 @@ fn bitmap_bit(image: &mut [u8], report: &Report, cluster: u32) {
     image[at] ^= 1 << ((cluster - 2) % 8);
 }
 
-/// Adds one cluster more behind the end of a fragmented file.
+/// Appends a cluster to the chain of a fragmented file.
 fn longer(image: &mut [u8], report: &Report) {
     let file = report.find("dir/below/fragmented").unwrap();
     let (last, more) = (*file.clusters.last().unwrap(), report.geometry.clusters);
@@ -301,7 +302,7 @@ fn each_kind_of_damage_is_found() {
         let found = found.unwrap_or_else(|finding| vec![finding.what]);
         assert!(found.contains(&damage.found), "{}: {found:?}", damage.name);
         fs::write(&path, &bytes).unwrap();
-        // By the status alone: of damage that it passes over the report may have a line.
+        // Uses the status alone, because the report may mention damage that fsck.exfat ignores.
         let program = require::program("fsck.exfat").unwrap();
         let output = children::output(Command::new(program).arg("-n").arg(&path)).unwrap();
         let (clean, text) = (

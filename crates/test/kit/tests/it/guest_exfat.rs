@@ -1,5 +1,5 @@
-//! The Linux exfat driver, in a guest: it reads what `forerun pack` makes, writes to it, and what it
-//! wrote is read back here. And its writes, recorded, show that traces of others can be judged.
+//! The Linux exfat driver in a guest: it reads an image of `forerun pack` and writes to it, and the
+//! result is read back here. Its recorded writes show that traces of other drivers can be judged.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use forerun_testkit::tree::{Keeps, ModeKept, TreeModel};
 use forerun_testkit::{Shape, TempDir, forerun_binary, temp_dir};
 
 const OUT_LEN: u64 = 64 << 20;
-/// The attributes that exFAT keeps. Times are in the tar streams of the guest as well.
+/// The attributes that exFAT stores. Times are also compared by the guest's tar streams.
 const EXFAT: Keeps = Keeps {
     modes: ModeKept::None,
     owners: false,
@@ -55,7 +55,7 @@ fn make_tree(dir: &Path) -> PathBuf {
     tree
 }
 
-/// Removes links, which the format does not have; other tests check that they are reported.
+/// Removes links, which exFAT does not have; other tests check that they are reported.
 fn remove_links(dir: &Path) {
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
@@ -145,7 +145,7 @@ fn linux_reads_what_forerun_packs_and_forerun_what_linux_wrote() {
     }
 }
 
-/// Reads what Linux has written: with the judge, with fsck.exfat and with the driver.
+/// Reads the volume that Linux has written: with the judge, with fsck.exfat and with the driver.
 fn read_back(dir: &TempDir, cluster: &str, image: &Path, tree: &Path) {
     let source = FileSource::open(image).unwrap();
     let report = judge(&source).unwrap();
@@ -179,8 +179,9 @@ fn read_back(dir: &TempDir, cluster: &str, image: &Path, tree: &Path) {
     compare("what Linux wrote", &expected, &seen, &keeps);
 }
 
-/// Applies the log of a virtual machine to the volume it began with, and compares with the volume it
-/// left. Also judges the states that a power cut may leave of it: the Linux driver writes entry by entry.
+/// Applies the log of a virtual machine to the initial volume, and compares the result with the
+/// final volume. Also judges the states that a power cut may leave: the Linux driver writes entry
+/// by entry.
 #[test]
 fn writes_of_linux_are_recorded_and_judged() {
     if !guest::available() {

@@ -1,9 +1,10 @@
-//! The Linux romfs driver as the oracle: it mounts what genromfs and `forerun pack` make, in a
-//! guest, and must see the tree that went in.
+//! The Linux romfs driver as the oracle: in a guest, it mounts images of genromfs and `forerun
+//! pack`, and must see the original tree.
 //!
-//! Each test boots once, mounts all its images and writes them as one tar stream to a disk; kinds,
-//! names, contents, targets, device numbers and executable bits are compared with the host's. What
-//! tar cannot carry (sockets, and hard links, as the driver reports a link count of 1) is listed.
+//! Each test boots once, mounts all its images and writes them as one tar stream to a disk. Kinds,
+//! names, contents, targets, device numbers and executable bits are compared with the host's.
+//! Properties that tar cannot carry (sockets, and hard links, because the driver reports a link
+//! count of 1) are listed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,12 +18,12 @@ use forerun_testkit::matrix::{Table, assert_varied};
 use forerun_testkit::tree::{Keeps, TreeModel};
 use forerun_testkit::{Shape, TempDir, forerun_binary, generate, genromfs, require, temp_dir};
 
-/// Longest name that the Linux driver reads; longer ones it cuts off (ROMFS_MAXFN of its header,
-/// less one).
+/// Longest name that the Linux driver reads; it truncates longer ones (ROMFS_MAXFN of its header,
+/// minus one).
 const LINUX_NAME_MAX: usize = 127;
 const OUT_LEN: u64 = 256 << 20;
 
-/// A tree on the host, an image of it, and where the guest has it.
+/// A tree on the host, an image of it, and the image's path in the guest.
 struct Case {
     name: String,
     tree: PathBuf,
@@ -166,7 +167,7 @@ fn check_sockets(name: &str, expected: &TreeModel, printed: &str) {
     );
 }
 
-/// Checks that the names of one node, and only they, have one inode number.
+/// Checks that exactly the names of one node have the same inode number.
 fn check_links(name: &str, expected: &TreeModel, printed: &str) {
     let start = format!("INODE {name} ");
     let inodes: BTreeMap<&str, &str> = printed
@@ -225,8 +226,8 @@ fn linux_reads_what_genromfs_makes() {
     check(&cases, dir.path());
 }
 
-/// Returns two sets of options per tree. Together they have every alignment, and volume names of each
-/// length around those that move the root.
+/// Returns two sets of options per tree. Together they have every alignment, and volume names of
+/// each length around those that move the root.
 fn rows(trees: usize) -> Vec<RomfsOptions> {
     let aligns = (4..=16).map(|log| 1 << log).cycle();
     let names = [0, 1, 14, 15, 16, 17, 126, 127].map(|len| vec![b'n'; len]);
@@ -254,7 +255,7 @@ fn linux_reads_what_forerun_packs() {
     let trees = trees(dir.path());
     assert!(2 * trees.len() >= 13, "an alignment is left out");
     for (options, number) in rows(trees.len()).iter().zip(0..) {
-        // A new option does not compile until it is passed on.
+        // A new option fails to compile until it is passed on.
         let RomfsOptions { volume_name, align } = options;
         let (shape, tree) = &trees[number / 2];
         let case = case(&dir, tree, format!("{shape}-{number}"));

@@ -1,4 +1,5 @@
-//! The integration tests of `forerun-testkit`: one program, because linking takes longer than most tests.
+//! The integration tests of `forerun-testkit` as one program, because linking takes longer than
+//! most tests.
 #![allow(clippy::as_conversions, clippy::panic, clippy::unwrap_used)]
 
 mod exfat_judge;

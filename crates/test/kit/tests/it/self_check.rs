@@ -1,4 +1,4 @@
-//! The test kit on itself: the suites accept what is sound and refuse what is not.
+//! Tests of the test kit: the suites accept valid drivers and sources, and refuse others.
 
 use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,7 +67,6 @@ fn memfs_conforms_and_reads_as_built() {
     }
 }
 
-/// A driver with one rule broken.
 struct Broken {
     inner: MemImage,
     how: &'static str,
@@ -253,7 +252,7 @@ fn models_of_host_and_image_agree() {
 #[test]
 fn shapes_are_the_same_every_time() {
     for &shape in Shape::ALL {
-        // The largest ones are made where they are needed.
+        // Tests that need the largest trees make them.
         if matches!(shape, Shape::BigFile | Shape::ManyFiles) {
             continue;
         }

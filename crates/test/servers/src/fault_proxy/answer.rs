@@ -1,4 +1,4 @@
-//! The server's answer on its way to the client: slowed down, and spoilt where that was chosen.
+//! The server's answer on its way to the client: slowed down, and altered if a fault was chosen.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -9,22 +9,20 @@ use super::link::SLICE;
 use super::shared::{Shared, Ticket};
 use super::{Exchange, Fault};
 
-/// The state of the connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The next request may come.
+    /// The next request may follow.
     Next,
     Close,
     Reset,
 }
 
-/// An answer whose head is there.
+/// An answer whose head was read.
 pub struct Answer<'a> {
     pub shared: &'a Shared,
     pub client: &'a TcpStream,
     /// The request that it answers, with the fault.
     pub request: &'a Exchange,
-    /// Where it is noted.
     pub ticket: Ticket,
     pub head: Head,
 }
@@ -61,7 +59,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Changes the head as the fault wants it. Returns how much of the body is to be sent.
+    /// Changes the head as the fault requires. Returns how much of the body to send.
     fn spoil_head(&mut self, announced: u64) -> u64 {
         let range = self.head.content_range();
         match (&self.request.fault, range) {
@@ -86,7 +84,7 @@ impl Answer<'_> {
         announced
     }
 
-    /// Returns where the body ends before its end, and how.
+    /// Returns where the body ends early, and how.
     const fn stop(&self) -> Option<(u64, End)> {
         match self.request.fault {
             Some(Fault::ResetAt { after }) => Some((after, End::Reset)),
@@ -95,7 +93,8 @@ impl Answer<'_> {
         }
     }
 
-    /// Sends the body, or its first `wanted` bytes and no more than `stop`. Returns how many.
+    /// Sends the body, or its first `wanted` bytes and at most `stop` bytes. Returns the number of
+    /// bytes sent.
     fn body(
         &self,
         reader: &mut Reader<'_>,
@@ -137,7 +136,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Returns after how many bytes no more come.
+    /// Returns the number of bytes after which no more are sent.
     const fn silence(&self) -> Option<u64> {
         match self.request.fault {
             Some(Fault::StallAt { after }) => Some(after),
@@ -158,7 +157,7 @@ impl Answer<'_> {
         }
     }
 
-    /// Inverts the bytes of a part of the body that are to be wrong.
+    /// Inverts the bytes of the body that must be wrong.
     fn spoil(&self, part: &mut [u8], at: u64) {
         let Some(Fault::WrongBytes { offset, len }) = self.request.fault else {
             return;

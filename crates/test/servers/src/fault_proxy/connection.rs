@@ -1,4 +1,4 @@
-//! One connection of a client: requests one after the other, each passed on and answered.
+//! A client's connection: requests one after the other, each forwarded and answered.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,13 +14,12 @@ use super::{Exchange, Fault};
 /// The buffered reader of a connection, to the server or to the client.
 pub type Reader<'a> = BufReader<&'a TcpStream>;
 
-/// Serves the requests of a connection until it ends.
 pub fn serve(shared: &Shared, stream: TcpStream, number: usize) {
     let accepted = Instant::now();
     let Some(client) = shared.keep(stream) else {
         return;
     };
-    // An error from either side ends the connection; the client sees that.
+    // An error on either side ends the connection, which the client sees.
     let end = requests(shared, &client, number, accepted).unwrap_or(End::Close);
     match end {
         End::Reset => reset(&client),
@@ -28,7 +27,7 @@ pub fn serve(shared: &Shared, stream: TcpStream, number: usize) {
     }
 }
 
-/// Closes with a reset and not in good order.
+/// Closes with a reset instead of an orderly end.
 fn reset(client: &TcpStream) {
     let no_time = Some(Duration::ZERO);
     rustix::net::sockopt::set_socket_linger(client, no_time).expect("an open socket has options");
@@ -43,7 +42,7 @@ fn requests(
     client.set_nodelay(true)?;
     let mut reader = BufReader::with_capacity(SLICE, client);
     let mut server: Option<Arc<TcpStream>> = None;
-    // The first request of a connection comes when it has been made.
+    // The first request of a connection follows its start.
     let mut connected = Some(accepted);
     while let Some(head) = Head::read(&mut reader)? {
         let mut exchange = exchange(&head, number);
@@ -85,7 +84,7 @@ fn exchange(head: &Head, connection: usize) -> Exchange {
     }
 }
 
-/// A request that has come in, its body not yet read.
+/// A request that was received, except for its body.
 struct Asked<'a, 'b> {
     client: &'a TcpStream,
     reader: &'b mut Reader<'a>,
@@ -137,7 +136,7 @@ impl Asked<'_, '_> {
         }
     }
 
-    /// Waits for as long as the request and the answer's first byte take on the way. Returns whether the
+    /// Waits for the time that the request and the answer's first byte take. Returns whether the
     /// network is up then.
     fn travel(&self, shared: &Shared) -> bool {
         let rtt = shared.lines.link().rtt;
@@ -147,7 +146,7 @@ impl Asked<'_, '_> {
         shared.pause(handshake + rtt) && shared.moves()
     }
 
-    /// Answers by the proxy alone; `None` where the server is to be asked.
+    /// Answers without the server. Returns `None` if the server must be asked.
     fn instead(&mut self, shared: &Shared) -> io::Result<Option<End>> {
         let fault = self.exchange.fault.clone();
         Ok(Some(match fault {
@@ -173,7 +172,7 @@ impl Asked<'_, '_> {
         }))
     }
 
-    /// Answers with a status and no body, when all of the request is read.
+    /// Answers with a status and no body, once the whole request was read.
     fn refuse(
         &mut self,
         shared: &Shared,
@@ -201,7 +200,7 @@ impl Asked<'_, '_> {
         })
     }
 
-    /// Sends the request to the server; `None` where that cannot be reached.
+    /// Sends the request to the server. Returns `None` if the server cannot be reached.
     fn pass_on(
         &mut self,
         shared: &Shared,
@@ -251,7 +250,7 @@ fn connect(shared: &Shared) -> Option<Arc<TcpStream>> {
     shared.keep(stream)
 }
 
-/// Returns whether the server has closed a connection that waits for the next request.
+/// Returns whether the server has closed an idle connection.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut byte = [0];
     let looked = stream

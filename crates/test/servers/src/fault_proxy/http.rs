@@ -1,11 +1,10 @@
-//! As much of HTTP/1.1 as finding the ends of messages takes.
+//! The part of HTTP/1.1 that is needed to find the ends of messages.
 
 use std::io::{self, BufRead, Read};
 
-/// No head is longer.
+/// Length limit of a head.
 const MAX_HEAD: u64 = 1 << 20;
 
-/// The head of a request or an answer.
 #[derive(Clone, Debug)]
 pub struct Head {
     pub first: String,
@@ -13,7 +12,6 @@ pub struct Head {
 }
 
 impl Head {
-    /// Creates a head with no headers yet.
     pub fn new(first: &str) -> Self {
         Self {
             first: first.to_string(),
@@ -21,7 +19,7 @@ impl Head {
         }
     }
 
-    /// Reads one; `None` where the connection ends before it.
+    /// Reads a head. Returns `None` if the connection ends before it.
     pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut from = from.take(MAX_HEAD);
         let Some(first) = line(&mut from)? else {
@@ -39,17 +37,14 @@ impl Head {
         }
     }
 
-    /// Returns a word of the first line.
     pub fn word(&self, index: usize) -> &str {
         self.first.split(' ').nth(index).unwrap_or_default()
     }
 
-    /// Returns the status of an answer.
     pub fn status(&self) -> u16 {
         self.word(1).parse().unwrap_or(0)
     }
 
-    /// Returns a header's value.
     pub fn get(&self, name: &str) -> Option<&str> {
         let header = self
             .headers
@@ -58,13 +53,12 @@ impl Head {
         header.map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether a header's value is `value` whatever the case.
+    /// Returns whether a header's value is `value`, ignoring case.
     pub fn says(&self, name: &str, value: &str) -> bool {
         self.get(name)
             .is_some_and(|known| known.eq_ignore_ascii_case(value))
     }
 
-    /// Replaces a header, or adds it.
     pub fn set(&mut self, name: &str, value: impl ToString) {
         self.remove(name);
         self.headers.push((name.to_string(), value.to_string()));
@@ -81,7 +75,6 @@ impl Head {
         self.headers.iter().map(lower).collect()
     }
 
-    /// Formats the head as it is sent.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\n", self.first);
         for (name, value) in &self.headers {
@@ -91,7 +84,8 @@ impl Head {
         text.into_bytes()
     }
 
-    /// Parses a request's `Range` into its first and last byte, where it is one range from the start.
+    /// Parses a request's `Range` into its first and last byte, if it is a single range with a
+    /// start.
     pub fn range(&self) -> Option<(u64, Option<u64>)> {
         let (first, last) = self.get("range")?.strip_prefix("bytes=")?.split_once('-')?;
         let last = match last {
@@ -109,12 +103,10 @@ impl Head {
         Some((first.parse().ok()?, last.parse().ok()?, total.parse().ok()?))
     }
 
-    /// Returns how long the body of this request is.
     pub fn request_body(&self) -> Framing {
         self.framing().unwrap_or(Framing::Bytes(0))
     }
 
-    /// Returns how long the body of this answer is.
     pub fn answer_body(&self, method: &str) -> Framing {
         match self.status() {
             100..200 | 204 | 304 => Framing::Bytes(0),
@@ -132,21 +124,19 @@ impl Head {
     }
 }
 
-/// How the end of a body is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     Bytes(u64),
-    /// It comes in chunks, the last of which is empty.
+    /// In chunks, the last of which is empty.
     Chunked,
     /// By the end of the connection.
     UntilClose,
 }
 
-/// A body as it is read.
 #[derive(Debug)]
 pub struct Body {
     framing: Framing,
-    /// Bytes that the body, or the chunk, still has.
+    /// Bytes left in the body or in the current chunk.
     left: u64,
     ended: bool,
 }
@@ -166,7 +156,7 @@ impl Body {
         }
     }
 
-    /// Reads some of it; nothing at its end.
+    /// Reads some bytes. Returns none at the end of the body.
     pub fn read(&mut self, from: &mut impl BufRead, buffer: &mut [u8]) -> io::Result<usize> {
         if self.ended {
             return Ok(0);
@@ -174,7 +164,7 @@ impl Body {
         if self.framing == Framing::Chunked && self.left == 0 {
             self.left = chunk_len(from)?;
             if self.left == 0 {
-                // Trailers, which the proxy drops.
+                // The proxy drops trailers.
                 while line(from)?.is_some_and(|line| !line.is_empty()) {}
                 self.ended = true;
                 return Ok(0);
@@ -203,7 +193,7 @@ fn chunk_len(from: &mut impl BufRead) -> io::Result<u64> {
     u64::from_str_radix(digits, 16).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Reads a line without its end; `None` at the end of the connection.
+/// Reads a line without its end. Returns `None` at the end of the connection.
 fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     match from.read_line(&mut line)? {

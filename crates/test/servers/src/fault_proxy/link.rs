@@ -6,24 +6,22 @@ use std::time::{Duration, Instant};
 
 use forerun_io::Unpoisoned;
 
-/// The latency and the bandwidth of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// The time from a request to the first byte of its answer, and what a new connection takes.
+    /// The time from a request to the first byte of its answer, and the time of a new connection.
     pub rtt: Duration,
-    /// Bytes that pass each second, in each direction; no limit where `None`.
+    /// Bytes per second in each direction. `None` means no limit.
     pub bytes_per_second: Option<u64>,
 }
 
-/// Bytes that pass at once: a third of a millisecond at 100 MB/s. Shorter pauses than that are not
-/// kept exactly.
+/// Bytes that pass at once: a third of a millisecond at 100 MB/s. Shorter pauses would be
+/// inaccurate.
 pub const SLICE: usize = 32 << 10;
 
-/// A sender that was late, because it or its server had no CPU, may catch up with so much of the
-/// line's time: what queues in a real network do. The average stays exact.
+/// A sender that was late, because it or its server had no CPU, may catch up by this much of the
+/// line's time, as queues in a real network do. The average stays exact.
 const QUEUE: Duration = Duration::from_millis(5);
 
-/// The two directions of a link.
 #[derive(Debug)]
 pub struct Lines {
     link: Mutex<Link>,
@@ -33,12 +31,11 @@ pub struct Lines {
 
 #[derive(Debug)]
 pub struct Line {
-    /// When all that was sent so far has passed.
+    /// When everything sent so far has passed.
     free: Mutex<Instant>,
 }
 
 impl Lines {
-    /// Creates lines without latency or limit.
     pub fn new() -> Self {
         let line = || Line {
             free: Mutex::new(Instant::now()),
@@ -50,12 +47,10 @@ impl Lines {
         }
     }
 
-    /// Sets another link from now on.
     pub fn set(&self, link: Link) {
         *self.link.lock().unpoisoned() = link;
     }
 
-    /// Returns the current link.
     pub fn link(&self) -> Link {
         *self.link.lock().unpoisoned()
     }
@@ -70,8 +65,8 @@ impl Lines {
 }
 
 impl Line {
-    /// Reserves the line for bytes that are sent `now`, after all before them. Returns when they will
-    /// have passed.
+    /// Reserves the line for bytes that are sent `now`, after all earlier ones. Returns when they
+    /// will have passed.
     fn reserve(&self, bytes: usize, rate: u64, now: Instant) -> Instant {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let nanos = bytes.saturating_mul(1_000_000_000) / rate.max(1);
@@ -97,7 +92,7 @@ mod tests {
         for _ in 0..4 {
             sent(1000, start);
         }
-        // Then each byte takes its time, and a sender that was late catches up.
+        // After that each byte takes its time, and a late sender catches up.
         assert_eq!(sent(1000, start), Duration::from_millis(1));
         assert_eq!(sent(2000, start), Duration::from_millis(3));
         let late = start + Duration::from_millis(7);

@@ -1,79 +1,70 @@
-//! The log of what passed through the proxy.
+//! The log of requests through the proxy.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use super::Fault;
 
-/// One request, and what became of it.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// Its number, from 0, in the order in which requests came in.
+    /// Its number, from 0, in the order of arrival.
     pub number: usize,
-    /// The number of its connection, from 0, of all that the proxy had.
+    /// The number of its connection, from 0, among all connections of the proxy.
     pub connection: usize,
-    /// GET, HEAD and so on.
     pub method: String,
     /// The path in the request, without the query.
     pub path: String,
     /// The query: the text after `?`.
     pub query: String,
-    /// First and last byte asked for; no last byte where the range is open.
+    /// First and last requested byte; no last byte for an open range.
     pub range: Option<(u64, Option<u64>)>,
-    /// The request's headers, names in lower case.
+    /// The request's headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The status that the client was answered.
+    /// The status that the client received.
     pub status: Option<u16>,
-    /// Where in the whole the answer's body begins.
+    /// Offset of the answer's body in the whole.
     pub start: u64,
-    /// Bytes of the body that the client was sent.
     pub sent: u64,
-    /// The fault that its answer got.
     pub fault: Option<Fault>,
-    /// Whether all was sent that was to be.
+    /// Whether the answer was sent completely.
     pub finished: bool,
-    /// When the request came, since the proxy started.
+    /// When the request arrived, since the proxy started.
     pub at: Duration,
 }
 
 impl Exchange {
-    /// Returns a header of the request.
     pub fn header(&self, name: &str) -> Option<&str> {
         let header = self.headers.iter().find(|(known, _)| known == name);
         header.map(|(_, value)| value.as_str())
     }
 
-    /// Returns the bytes of the whole that the client was sent, if it asked for content.
+    /// Returns the bytes of the whole that were sent to the client, if it requested content.
     fn content(&self) -> Option<Range<u64>> {
         let has_content = self.method == "GET" && matches!(self.status, Some(200 | 206));
         has_content.then(|| self.start..self.start + self.sent)
     }
 }
 
-/// All requests, in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     pub entries: Vec<Exchange>,
 }
 
 impl Log {
-    /// Returns how many requests there were.
     pub const fn requests(&self) -> usize {
         self.entries.len()
     }
 
-    /// Counts the bytes of all bodies that clients were sent.
+    /// Counts the bytes of all bodies sent to clients.
     pub fn sent(&self) -> u64 {
         self.entries.iter().map(|entry| entry.sent).sum()
     }
 
-    /// Returns the requests for one path.
     pub fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Exchange> {
         self.entries.iter().filter(move |entry| entry.path == path)
     }
 
-    /// Collects the bytes of `path` that were sent at least once: ranges in order, with gaps between
-    /// them.
+    /// Collects the bytes of `path` that were sent at least once, as sorted ranges.
     pub fn union(&self, path: &str) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = self.of(path).filter_map(Exchange::content).collect();
         ranges.retain(|range| !range.is_empty());

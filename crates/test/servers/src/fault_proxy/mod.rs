@@ -1,13 +1,14 @@
-//! A proxy that plays a network: latency, bandwidth, and every way in which answers go wrong.
+//! A proxy that simulates a network: latency, bandwidth, and every way in which answers go wrong.
 //!
-//! It stands before one server that speaks plain HTTP/1.1, on a port of its own of the loopback
-//! interface, and passes requests on unchanged, `Host` included, so that signatures hold. It knows
-//! where requests and answers end, counts them, and can spoil any one that is chosen by its number or
-//! by a function. Plain threads: what is tested may be asynchronous, its judge is better not.
+//! It runs before one server that speaks plain HTTP/1.1, on its own port of the loopback interface,
+//! and forwards requests unchanged, including `Host`, so that signatures stay valid. It finds the
+//! ends of requests and answers, counts them, and can alter any answer that is chosen by its number
+//! or by a function. It uses plain threads, so that it does not share the asynchronous runtime
+//! under test.
 //!
-//! The link it plays is one line for all connections, each byte of which takes its time, and a round
-//! trip before the first byte of an answer (two on a new connection). It plays no loss of packets and
-//! no slow start, and knows no TLS, HTTP/2 or pipelining.
+//! The simulated link is one line for all connections: each byte takes its time, and the first byte
+//! of an answer takes a round trip (two on a new connection). It simulates no packet loss and no
+//! slow start, and supports no TLS, HTTP/2 or pipelining.
 
 mod answer;
 mod connection;
@@ -30,19 +31,18 @@ pub use link::Link;
 pub use log::{Exchange, Log};
 use shared::Shared;
 
-/// Whether there is a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
     #[default]
     Up,
-    /// New connections are refused, and those that were open are cut.
+    /// New connections are refused, and open ones are cut.
     Refused,
-    /// Connections stay and can be made, and nothing moves on them. What is under way goes on when
-    /// the network is back; requests that come meanwhile are in the log.
+    /// Connections stay and can be made, but transfer nothing. Pending data continues when the
+    /// network is back; requests that arrive meanwhile are in the log.
     Silent,
 }
 
-/// A running proxy; stops, with all its connections cut, when dropped.
+/// A running proxy. Dropping it stops it and cuts all its connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     shared: Arc<Shared>,
@@ -51,7 +51,7 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Starts one before `upstream`: `http://HOST:PORT` or `HOST:PORT`.
+    /// Starts a proxy before `upstream`: `http://HOST:PORT` or `HOST:PORT`.
     pub fn start(upstream: &str) -> Self {
         let authority = upstream.strip_prefix("http://").unwrap_or(upstream);
         let authority = authority.trim_end_matches('/');
@@ -75,7 +75,7 @@ impl FaultProxy {
         format!("http://{}", self.authority())
     }
 
-    /// Returns the address of a file or an object at the server.
+    /// Returns the address of a file or an object on the server.
     pub fn url_of(&self, path: &str) -> String {
         format!("{}/{path}", self.url())
     }
@@ -85,19 +85,18 @@ impl FaultProxy {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Sets the link from now on.
     pub fn set_link(&self, link: Link) {
         self.shared.lines.set(link);
     }
 
-    /// Spoils the answer to one request, by its number: from 0, since the start or
+    /// Alters the answer to one request, by its number: from 0, since the start or
     /// [`forget`](Self::forget).
     pub fn fault_at(&self, request: usize, fault: Fault) {
         self.shared.faults().at.insert(request, fault);
     }
 
-    /// Asks `choose` about every request that [`fault_at`](Self::fault_at) says nothing about. It may
-    /// ask the proxy nothing.
+    /// Calls `choose` for every request without a fault from [`fault_at`](Self::fault_at). `choose`
+    /// must not call the proxy.
     pub fn faults(&self, choose: impl Fn(&Exchange) -> Option<Fault> + Send + 'static) {
         self.shared.faults().choose = Some(Box::new(choose));
     }
@@ -106,22 +105,20 @@ impl FaultProxy {
         *self.shared.faults() = fault::Faults::default();
     }
 
-    /// Takes the network away, or brings it back. It is so when this returns.
+    /// Sets the state of the network. It is in effect on return.
     pub fn set_network(&self, network: Network) {
         self.shared.set_network(network, self.port);
     }
 
-    /// Returns the requests and answers so far.
     pub fn log(&self) -> Log {
         self.shared.log()
     }
 
-    /// Forgets the log; the next request is number 0.
     pub fn forget(&self) {
         self.shared.forget();
     }
 
-    /// Waits until so many requests have come, answered or not. Returns whether they have.
+    /// Waits until this many requests have arrived, answered or not. Returns whether they have.
     pub fn wait_for_requests(&self, requests: usize, at_most: Duration) -> bool {
         self.shared.wait_for_requests(requests, at_most)
     }
@@ -136,7 +133,6 @@ impl Drop for FaultProxy {
     }
 }
 
-/// Accepts connections while there is a network.
 fn accept(shared: &Arc<Shared>, mut listener: TcpListener, port: u16) {
     let mut connections = 0;
     loop {
@@ -159,7 +155,8 @@ fn accept(shared: &Arc<Shared>, mut listener: TcpListener, port: u16) {
     }
 }
 
-/// Listens on the same port again. The kernel gives it to no other process by chance: see [`listen`].
+/// Listens on the same port again. The kernel gives it to no other process by chance: see
+/// [`listen`].
 fn listen_again(port: u16) -> TcpListener {
     for _ in 0..500 {
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {

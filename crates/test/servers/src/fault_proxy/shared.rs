@@ -10,7 +10,7 @@ use super::fault::Faults;
 use super::link::Lines;
 use super::{Exchange, Log, Network};
 
-/// Everything but the threads.
+/// Everything except the threads.
 #[derive(Debug)]
 pub struct Shared {
     /// `HOST:PORT` of the server.
@@ -27,14 +27,12 @@ struct State {
     network: Network,
     is_listening: bool,
     is_stopped: bool,
-    /// Open connections, to clients and to the server.
     streams: Vec<Weak<TcpStream>>,
     log: Log,
-    /// Grows when the log is emptied: a request that began before does not belong to the new one.
+    /// Increases when the log is emptied. An earlier request does not belong to the new log.
     generation: usize,
 }
 
-/// A request's place in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     generation: usize,
@@ -42,7 +40,6 @@ pub struct Ticket {
 }
 
 impl Shared {
-    /// Creates the state of a proxy that listens.
     pub fn new(upstream: &str) -> Self {
         Self {
             upstream: upstream.to_string(),
@@ -99,14 +96,13 @@ impl Shared {
         wake(port);
     }
 
-    /// Returns whether the acceptor is to go on.
     pub fn is_listening_wanted(&self) -> bool {
         let state = self.state();
         !state.is_stopped && state.network != Network::Refused
     }
 
-    /// Waits until there is a network, in the acceptor, which has closed its port. Returns `false` if the
-    /// proxy has stopped.
+    /// Called by the acceptor after it has closed its port. Waits until there is a network. Returns
+    /// `false` if the proxy has stopped.
     pub fn wait_for_network(&self) -> bool {
         let mut state = self.state();
         state.is_listening = false;
@@ -117,13 +113,12 @@ impl Shared {
         !state.is_stopped
     }
 
-    /// Records that the acceptor listens again.
     pub fn is_listening_again(&self) {
         self.state().is_listening = true;
         self.changed.notify_all();
     }
 
-    /// Records an open connection; `None` where it is to be closed at once.
+    /// Records an open connection. Returns `None` if it must be closed at once.
     pub fn keep(&self, stream: TcpStream) -> Option<Arc<TcpStream>> {
         let stream = Arc::new(stream);
         let mut state = self.state();
@@ -135,7 +130,7 @@ impl Shared {
         Some(stream)
     }
 
-    /// Waits while nothing moves. Returns `false` if connections are cut meanwhile.
+    /// Waits while the network is silent. Returns `false` if connections are cut meanwhile.
     pub fn moves(&self) -> bool {
         let mut state = self.state();
         while state.network == Network::Silent && !state.is_stopped {
@@ -144,7 +139,7 @@ impl Shared {
         !state.is_stopped && state.network == Network::Up
     }
 
-    /// Waits for `time`, or until there is no network. Returns whether there is.
+    /// Waits for `time`, or until there is no network. Returns whether there is one.
     pub fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut state = self.state();
@@ -159,7 +154,7 @@ impl Shared {
         false
     }
 
-    /// Enters a request in the log, with the number and the time that it gets there.
+    /// Adds a request to the log, and sets its number and time.
     pub fn enter(&self, exchange: &mut Exchange) -> Ticket {
         exchange.at = self.started.elapsed();
         let mut state = self.state();
@@ -173,7 +168,6 @@ impl Shared {
         }
     }
 
-    /// Changes what the log says of a request.
     pub fn note(&self, ticket: Ticket, change: impl FnOnce(&mut Exchange)) {
         let mut state = self.state();
         if state.generation == ticket.generation
@@ -214,7 +208,7 @@ fn cut(streams: &mut Vec<Weak<TcpStream>>) {
     }
 }
 
-/// Lets the acceptor look at the state.
+/// Wakes the acceptor, so that it checks the state.
 fn wake(port: u16) {
     let _it_may_be_gone = TcpStream::connect(("127.0.0.1", port));
 }

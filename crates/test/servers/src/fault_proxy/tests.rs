@@ -1,4 +1,4 @@
-//! The proxy before a web server, asked by a client of few lines.
+//! Tests the proxy before a web server, with a minimal client.
 
 use std::io::{BufReader, ErrorKind, Write};
 use std::net::TcpStream;
@@ -11,7 +11,6 @@ use forerun_testkit::rng::Rng;
 use forerun_testkit::{TempDir, temp_dir};
 
 const LEN: usize = 3_000_000;
-/// The longest wait of a test.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Setup {
@@ -36,7 +35,7 @@ fn setup() -> Option<Setup> {
     })
 }
 
-/// An answer as far as it came.
+/// An answer, possibly incomplete.
 struct Got {
     head: Head,
     body: Vec<u8>,
@@ -93,7 +92,7 @@ fn bytes_pass_unchanged_on_one_connection() {
         assert_eq!(got.head.status(), 206);
         assert!(got.body == bytes[first..=last]);
     }
-    // The proxy notes the end of an answer after the client has its last byte.
+    // The proxy records the end of an answer after the client has its last byte.
     forerun_testkit::eventually("all answers are finished", || {
         proxy.log().entries.iter().all(|entry| entry.finished)
     });
@@ -109,11 +108,11 @@ fn bytes_pass_unchanged_on_one_connection() {
     assert_eq!(proxy.log().requests(), 0);
 }
 
-/// The range that the tests of faults ask for.
+/// The range that the tests of faults request.
 const RANGE: (usize, usize) = (1000, 100_999);
 
 impl Setup {
-    /// Requests [`RANGE`] with a fault in the way. Returns the answer and the proxy's log.
+    /// Requests [`RANGE`] with a fault. Returns the answer and the proxy's log.
     fn with(&self, fault: Fault) -> (std::io::Result<Option<Got>>, Log) {
         self.proxy.forget();
         self.proxy.fault_at(0, fault);
@@ -123,7 +122,6 @@ impl Setup {
         (got, log)
     }
 
-    /// Returns the bytes of [`RANGE`].
     fn whole(&self) -> &[u8] {
         &self.bytes[RANGE.0..=RANGE.1]
     }
@@ -246,13 +244,13 @@ fn a_link_has_its_latency_and_its_speed() {
     client.get(Some((0, 0))).unwrap().unwrap();
     assert!(start.elapsed() >= Duration::from_millis(200));
     let start = Instant::now();
-    // Two at once share the line.
+    // Two parallel transfers share the line.
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| assert!(one(proxy, None).unwrap().unwrap().body == *bytes));
         }
     });
-    // Two round trips, and two files of 3 MB, less the queue.
+    // Two round trips and two files of 3 MB, minus the queue.
     assert!(start.elapsed() >= Duration::from_millis(200 + 600 - 10));
 }
 
@@ -266,7 +264,7 @@ fn a_network_goes_and_comes_back() {
     open.get(Some((0, 9))).unwrap().unwrap();
     proxy.set_network(Network::Refused);
     let refused = one(proxy, None).err().unwrap().kind();
-    // The listener closes a moment later, and resets what came before.
+    // The listener closes a moment later, and resets earlier connections.
     let expected = [ErrorKind::ConnectionRefused, ErrorKind::ConnectionReset];
     assert!(expected.contains(&refused), "{refused}");
     assert!(open.get(Some((0, 9))).is_err() || open.get(Some((0, 9))).is_err());
@@ -302,12 +300,12 @@ fn requests_have_bodies_too_and_functions_choose() {
         "PUT /new HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     client.0.get_mut().write_all(put.as_bytes()).unwrap();
     assert_eq!(Head::read(&mut client.0).unwrap().unwrap().status(), 503);
-    // The body was read to its end: the next request is one.
+    // The body was read to its end, so the next request is parsed correctly.
     assert_eq!(client.get(Some((0, 9))).unwrap().unwrap().body.len(), 10);
     proxy.clear_faults();
     let put = "PUT /new HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
     client.0.get_mut().write_all(put.as_bytes()).unwrap();
-    // nginx serves files and takes none.
+    // nginx serves files and accepts none.
     let head = Head::read(&mut client.0).unwrap().unwrap();
     assert_eq!(head.status(), 405);
 }

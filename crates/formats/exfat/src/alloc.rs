@@ -1,6 +1,6 @@
-//! The allocation bitmap: one bit for each cluster, set if the cluster is in use.
+//! The allocation bitmap: one bit per cluster, set if the cluster is in use.
 //!
-//! It is read a mebibyte at a time, when a part of it is first needed. Only the number of free clusters
+//! The driver reads the bitmap a mebibyte at a time, on first use. Only the number of free clusters
 //! of each page stays in memory. A search starts where the last one ended.
 
 use std::collections::BTreeMap;
@@ -13,25 +13,24 @@ use crate::ondisk::FIRST_CLUSTER;
 use crate::store::{Store, group};
 use crate::volume::Volume;
 
-/// Clusters of a page: 4 KiB of the bitmap.
+/// Clusters whose bits fill one page (4 KiB) of the bitmap.
 const PAGE: u32 = 32_768;
 const PAGE_BYTES: u64 = 4096;
-/// Pages that are read at once.
+/// Pages that one read fetches.
 const BATCH: u32 = 256;
-/// Most free runs that a search examines before it takes the longest of them.
+/// A search examines at most this many free runs, then takes the longest of them.
 const LOOKED_AT: usize = 512;
 
-/// Runs of clusters: first cluster and count.
 pub type RunList = Vec<(u32, u32)>;
 
-/// Clusters, as runs that do not touch.
+/// A set of clusters, as runs that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     runs: BTreeMap<u32, u32>,
 }
 
 impl Runs {
-    /// Adds a run, none of which is there yet.
+    /// Adds a run. None of its clusters may be in the set yet.
     pub fn add(&mut self, start: u32, count: u32) {
         let (mut start, mut count) = (start, count);
         if count == 0 {
@@ -50,7 +49,8 @@ impl Runs {
         self.runs.insert(start, count);
     }
 
-    /// Removes the parts of a run that are there. Returns these parts, and those that were not there.
+    /// Removes the clusters of a run from the set. Returns the runs that were in the set, and the
+    /// runs that were not.
     pub fn split(&mut self, start: u32, count: u32) -> (RunList, RunList) {
         let (mut inside, mut outside) = (RunList::new(), RunList::new());
         let (mut at, end) = (start, start + count);
@@ -80,32 +80,27 @@ impl Runs {
         }
     }
 
-    /// Returns the runs in order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.runs.iter().map(|(&start, &count)| (start, count))
     }
 
-    /// Returns the number of clusters in all runs.
     pub fn total(&self) -> u64 {
         self.runs.values().map(|&count| u64::from(count)).sum()
     }
 
-    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 }
 
-/// The known state of the allocation bitmap.
 #[derive(Default)]
 pub struct Bitmap {
-    /// Number of free clusters of each page that was read.
+    /// Number of free clusters of each page; `None` if the page was not read yet.
     free: Vec<Option<u32>>,
-    /// Index of the cluster where the next search starts.
     next: u32,
 }
 
-/// The allocator of an open volume. Inside, clusters are counted from 0.
+/// The allocator of an open volume. Its private methods count clusters from 0.
 pub struct Allocator<'a> {
     pub volume: &'a Volume,
     pub store: &'a Store,
@@ -114,9 +109,6 @@ pub struct Allocator<'a> {
 
 impl Allocator<'_> {
     /// Returns the number of clusters that are marked free.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn free(&mut self) -> Result<u64> {
         let mut all = 0_u64;
         for page in 0..self.pages() {
@@ -125,18 +117,15 @@ impl Allocator<'_> {
         Ok(all)
     }
 
-    /// Returns the number as [`free`](Self::free) does, but only if no page has to be read for it.
+    /// Like [`free`](Self::free), but returns `None` if a page would have to be read.
     pub fn known_free(&self) -> Option<u64> {
         let all = self.bitmap.free.iter().map(|free| free.map(u64::from));
         let whole = self.bitmap.free.len() == usize_from(self.pages().into());
         all.sum::<Option<u64>>().filter(|_| whole)
     }
 
-    /// Takes `count` clusters: those from `goal` on as far as they are free, then long free runs.
-    /// Returns first cluster and count of each run.
-    ///
-    /// # Errors
-    /// `NoSpace`, with nothing taken; `Io`.
+    /// Allocates `count` clusters: first the free clusters at `goal`, then long free runs. Returns
+    /// first cluster and count of each run. If the space does not suffice, nothing is allocated.
     pub fn allocate(&mut self, count: u32, goal: Option<u32>) -> Result<Vec<(u32, u32)>> {
         if self.known_free().is_some_and(|free| free < count.into()) {
             return Err(Error::NoSpace);
@@ -172,8 +161,7 @@ impl Allocator<'_> {
         Ok(len)
     }
 
-    /// Returns the next free run of `count` clusters, or else the longest of the runs that were
-    /// looked at.
+    /// Returns the next free run of `count` clusters, or the longest run that the search examined.
     fn search(&mut self, count: u32) -> Result<Option<(u32, u32)>> {
         let clusters = self.volume.boot.clusters;
         let begin = match self.bitmap.next {
@@ -202,7 +190,6 @@ impl Allocator<'_> {
         Ok(best)
     }
 
-    /// Returns the first free cluster in `from..to`.
     fn find_free(&mut self, from: u32, to: u32) -> Result<Option<u32>> {
         let mut at = from;
         while at < to {
@@ -219,7 +206,7 @@ impl Allocator<'_> {
         Ok(None)
     }
 
-    /// Returns how many clusters from `from` on are free, up to `most`.
+    /// Returns the number of free clusters at `from`, at most `most`.
     fn free_from(&mut self, from: u32, most: u32) -> Result<u32> {
         let to = from + most.min(self.volume.boot.clusters - from);
         let mut at = from;
@@ -238,20 +225,14 @@ impl Allocator<'_> {
         Ok(at - from)
     }
 
-    /// Returns the first of these clusters that is marked free.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Returns the first cluster of the run that is marked free.
     pub fn first_free_in(&mut self, cluster: u32, count: u32) -> Result<Option<u32>> {
         let from = cluster - FIRST_CLUSTER;
         let found = self.find_free(from, from + count)?;
         Ok(found.map(|index| index + FIRST_CLUSTER))
     }
 
-    /// Visits the runs of free clusters within `clusters`, with first cluster and count.
-    ///
-    /// # Errors
-    /// `Io`, and the errors of the visitor.
+    /// Calls a visitor with first cluster and count of each free run within `clusters`.
     pub fn free_runs(
         &mut self,
         clusters: std::ops::Range<u32>,
@@ -267,19 +248,14 @@ impl Allocator<'_> {
         Ok(())
     }
 
-    /// Marks clusters used or free, without waiting for a commit. Nothing on the device may refer to
-    /// them.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Marks clusters used or free at once, without waiting for a commit. Nothing on the device may
+    /// refer to these clusters.
     pub fn set(&mut self, cluster: u32, count: u32, used: bool) -> Result<()> {
         self.mark(cluster, count, used, group::ALLOCATE)
     }
 
-    /// Marks clusters free.
-    ///
-    /// # Errors
-    /// `Corrupt` if one is free already; the others are still marked. `Io`.
+    /// Marks clusters free. Fails with `Corrupt` if one is free already, but still marks the
+    /// others.
     pub fn release(&mut self, cluster: u32, count: u32) -> Result<()> {
         let free = self.first_free_in(cluster, count)?;
         self.mark(cluster, count, false, group::FREE)?;
@@ -304,7 +280,6 @@ impl Allocator<'_> {
             let end = page_end(at, to);
             let (first, last) = (at % PAGE, end - page * PAGE);
             let byte = u64::from(page) * PAGE_BYTES + u64::from(first / 8);
-            // At most a page.
             let mut bytes = vec![0; usize_from((last.div_ceil(8) - first / 8).into())];
             self.volume
                 .read_chain(&self.volume.bitmap, byte, &mut bytes)?;
@@ -323,7 +298,8 @@ impl Allocator<'_> {
             }
             let slot = self.bitmap.free.get_mut(usize_from(page.into()));
             if let Some(known) = slot {
-                // Read again if something else has changed the bitmap, in a cluster that both have.
+                // The count differs if another program changed a cluster that both had allocated.
+                // The page is then read again.
                 let most = (self.volume.boot.clusters - page * PAGE).min(PAGE);
                 *known = known
                     .and_then(|free| (free + before).checked_sub(after))
@@ -355,7 +331,7 @@ impl Allocator<'_> {
         let last = (first + BATCH).min(pages);
         let start = u64::from(first) * PAGE_BYTES;
         let end = (u64::from(last) * PAGE_BYTES).min(self.len());
-        // At most a batch.
+        // At most a batch of pages.
         let mut bytes = vec![0; usize_from(end - start)];
         self.volume
             .read_chain(&self.volume.bitmap, start, &mut bytes)?;
@@ -386,7 +362,6 @@ impl Allocator<'_> {
     }
 }
 
-/// Returns the end of the page of cluster `at`, or `to` if that comes before it.
 fn page_end(at: u32, to: u32) -> u32 {
     at + (PAGE - at % PAGE).min(to - at)
 }
@@ -395,7 +370,6 @@ fn ones(bytes: &[u8]) -> u32 {
     bytes.iter().map(|byte| byte.count_ones()).sum()
 }
 
-/// Counts the zeros among the first `bits`.
 fn zeros(bytes: &[u8], bits: u32) -> u32 {
     let (whole, rest) = bytes.split_at(usize_from((bits / 8).into()));
     let mask = (1_u8 << (bits % 8)) - 1;
@@ -403,7 +377,7 @@ fn zeros(bytes: &[u8], bits: u32) -> u32 {
     whole.iter().map(|byte| byte.count_zeros()).sum::<u32>() + rest
 }
 
-/// Returns the first bit in `from..to` that is as `wanted`.
+/// Returns the first bit in `from..to` with the value `wanted`.
 fn next_bit(bytes: &[u8], from: u32, to: u32, wanted: bool) -> Option<u32> {
     let skip = if wanted { 0x00 } else { 0xFF };
     let mut at = from;

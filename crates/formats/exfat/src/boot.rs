@@ -1,7 +1,8 @@
-//! The boot regions: the geometry of the volume, and the places of its parts.
+//! The boot regions: the geometry of the volume, and the offsets of its parts.
 //!
-//! Main and backup region have twelve sectors each: boot sector, eight extended boot sectors, OEM
-//! parameters, a reserved sector, checksum. This module parses bytes and reads nothing.
+//! The main and the backup region have twelve sectors each: boot sector, eight extended boot
+//! sectors, OEM parameters, a reserved sector, checksum. This module parses bytes and reads
+//! nothing.
 
 use forerun_vfs::{Error, Result};
 use zerocopy::FromBytes;
@@ -9,16 +10,13 @@ use zerocopy::FromBytes;
 use crate::error::Check;
 use crate::ondisk::{BootSector, FIRST_CLUSTER, MAX_CLUSTERS, volume_flag};
 
-/// Sectors of one boot region.
 pub const REGION_SECTORS: u64 = 12;
-/// Offset of `VolumeFlags` in the boot sector.
 pub const FLAGS_AT: usize = 106;
-/// Offset of `PercentInUse` in the boot sector.
 pub const PERCENT_AT: usize = 112;
-/// `PercentInUse` if it is unknown.
+/// `PercentInUse` if the value is unknown.
 pub const PERCENT_UNKNOWN: u8 = 0xFF;
 
-/// The boot sector, checked. Offsets and lengths are in bytes.
+/// A checked boot sector. Offsets and lengths are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
     pub partition_offset: u64,
@@ -37,16 +35,13 @@ pub struct Boot {
     pub percent: u8,
 }
 
-/// Returns whether an image starts like an exFAT volume.
 pub fn probe(head: &[u8]) -> bool {
     head.get(3..11) == Some(b"EXFAT   ") && head.get(510..512) == Some(&[0x55, 0xAA])
 }
 
 impl Boot {
-    /// Checks the boot sector at `offset` of an image.
-    ///
-    /// # Errors
-    /// `UnknownFormat`, `Unsupported` for revisions that are not 1, `Corrupt`.
+    /// Parses and checks the boot sector at `offset` of an image. Revisions other than 1 are
+    /// `Unsupported`.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let fail = |check: Check| Err(check.at(None, offset));
         let Ok((raw, _)) = BootSector::read_from_prefix(bytes) else {
@@ -94,45 +89,39 @@ impl Boot {
         regions(&raw, cluster_bits).or_else(fail)
     }
 
-    /// Returns the bytes of a cluster.
     pub const fn cluster_size(&self) -> u64 {
         1 << self.cluster_bits
     }
 
-    /// Returns the bytes of a sector.
     pub const fn sector_size(&self) -> u64 {
         1 << self.sector_bits
     }
 
-    /// Returns the entries of a directory in one sector.
+    /// Returns the number of directory entries in a sector.
     pub const fn slots_per_sector(&self) -> u32 {
         1 << (self.sector_bits - 5)
     }
 
-    /// Returns the bytes of one boot region.
     pub const fn region_len(&self) -> u64 {
         REGION_SECTORS << self.sector_bits
     }
 
-    /// Returns whether the volume has a cluster with this number.
     pub const fn has_cluster(&self, cluster: u32) -> bool {
         cluster >= FIRST_CLUSTER && cluster - FIRST_CLUSTER < self.clusters
     }
 
-    /// Returns the offset of a cluster, which the volume must have.
+    /// Returns the offset of a cluster. The cluster must be on the volume.
     pub fn cluster_at(&self, cluster: u32) -> u64 {
         let index = u64::from(cluster - FIRST_CLUSTER);
         self.heap_offset + (index << self.cluster_bits)
     }
 
-    /// Returns the cluster that holds the byte at `offset`, if there is one.
     pub fn cluster_of(&self, offset: u64) -> Option<u32> {
         let index = offset.checked_sub(self.heap_offset)? >> self.cluster_bits;
         let cluster = u32::try_from(index).ok()?.checked_add(FIRST_CLUSTER)?;
         self.has_cluster(cluster).then_some(cluster)
     }
 
-    /// Returns the offset of the active FAT.
     pub const fn active_fat(&self) -> u64 {
         match self.flags & volume_flag::ACTIVE_FAT {
             0 => self.fat_offset,
@@ -140,18 +129,17 @@ impl Boot {
         }
     }
 
-    /// Returns the number of clusters that `len` bytes take.
     pub const fn clusters_for(&self, len: u64) -> u64 {
         len.div_ceil(1 << self.cluster_bits)
     }
 
-    /// Returns the bytes of all clusters together.
+    /// Returns the total size of all clusters.
     pub fn heap_len(&self) -> u64 {
         u64::from(self.clusters) << self.cluster_bits
     }
 }
 
-/// Checks the places of the volume's parts: the second half of [`Boot::parse`].
+/// Checks the offsets and lengths of the volume's regions, for [`Boot::parse`].
 fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
     let sector_bits = raw.bytes_per_sector_shift;
     let clusters = raw.cluster_count.get();
@@ -171,7 +159,7 @@ fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
             high,
         }),
     };
-    // Offsets of bytes must fit 64 bits with space to spare.
+    // The limit leaves room for sums of byte offsets in 64 bits.
     within("VolumeLength", volume, 1, u64::MAX >> 16)?;
     within("ClusterCount", clusters.into(), 1, MAX_CLUSTERS.into())?;
     let need = ((u64::from(clusters) + 2) * 4).div_ceil(1 << sector_bits);
@@ -201,7 +189,7 @@ fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
     })
 }
 
-/// Returns the checksum of a boot region (3.4): of its first eleven sectors, without the fields that
+/// Returns the checksum of the first eleven sectors of a boot region (3.4), without the fields that
 /// change while the volume is in use.
 pub fn checksum(sectors: &[u8]) -> u32 {
     let changing = [FLAGS_AT, FLAGS_AT + 1, PERCENT_AT];
@@ -213,10 +201,8 @@ pub fn checksum(sectors: &[u8]) -> u32 {
         })
 }
 
-/// Compares the checksums in the last of the twelve sectors of `region` with that of the others.
-///
-/// # Errors
-/// `BootChecksum`.
+/// Compares the checksums in the last sector of `region` with the checksum of the other eleven
+/// sectors.
 pub fn verify(region: &[u8], sector_size: usize) -> Result<(), Check> {
     let (sectors, sum) = region
         .split_at_checked(sector_size * 11)

@@ -1,4 +1,4 @@
-//! Reads boot regions: the main one, its backup, and the boot sectors in them.
+//! Reads the main and the backup boot region.
 
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Result};
@@ -6,7 +6,8 @@ use forerun_vfs::{Error, Result};
 use crate::boot::{self, Boot};
 use crate::error::Check;
 
-/// Reads the main boot region, or the backup if only that is sound.
+/// Reads the main boot region, or the backup if only the backup is sound. The flag says whether the
+/// backup was used.
 pub fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     match boot_region(source, 0) {
         Err(error @ Error::Corrupt(_)) => {
@@ -17,8 +18,8 @@ pub fn read_boot(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     }
 }
 
-/// Reads the boot sector of a volume whose main region cannot be used: that of the backup, or a main
-/// one in a region that fails its checksum.
+/// Reads a boot sector when the main region is damaged: the backup's, or the main boot sector
+/// although the checksum of its region is wrong.
 pub fn boot_to_rescue_by(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     match backup_region(source) {
         Some(boot) => Ok((boot, true)),
@@ -26,7 +27,8 @@ pub fn boot_to_rescue_by(source: &dyn ReadAt) -> Result<(Boot, bool)> {
     }
 }
 
-/// Reads the backup boot region for sectors of any size, if it is sound.
+/// Reads the backup boot region if it is sound. Tries each sector size, because the size decides
+/// where the backup begins.
 pub fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
     (9..=12_u8).find_map(|bits| {
         let found = boot_region(source, boot::REGION_SECTORS << bits).ok()?;
@@ -34,10 +36,7 @@ pub fn backup_region(source: &dyn ReadAt) -> Option<Boot> {
     })
 }
 
-/// Reads the boot sector at `offset`, whatever the rest of its region.
-///
-/// # Errors
-/// The errors of [`Boot::parse`]; `Io`.
+/// Reads the boot sector at `offset` without checking the rest of its region.
 fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let mut sector = [0; 512];
     let (len, need) = (source.len(), offset + 512);
@@ -49,17 +48,13 @@ fn boot_sector(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     Boot::parse(&sector, offset)
 }
 
-/// Reads the boot sector of the region at `offset`, and checks all of the region.
-///
-/// # Errors
-/// The errors of [`Boot::parse`]; `Io`; `Corrupt` for a wrong checksum.
+/// Reads the boot sector of the region at `offset`, and checks the checksum of the region.
 pub fn boot_region(source: &dyn ReadAt, offset: u64) -> Result<Boot> {
     let boot = boot_sector(source, offset)?;
     let (len, need) = (source.len(), offset + boot.region_len());
     if len < need {
         return Err(Check::ShortBoot { len, need }.at(None, offset));
     }
-    // Twelve sectors of at most 4 KiB.
     let mut region = vec![0; usize_from(boot.region_len())];
     let read = source.read_exact_at(offset, &mut region);
     read.map_err(|error| Error::io(offset, region.len(), error))?;

@@ -1,16 +1,14 @@
 //! The clusters of a file in order, as runs of adjacent clusters.
 
-/// Clusters that are adjacent, in the file and on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Index of the first cluster in the file.
+    /// Index of the first cluster of the run within the file.
     pub index: u32,
-    /// Number of the first cluster on the volume.
+    /// Number of the first cluster of the run on the volume.
     pub cluster: u32,
     pub count: u32,
 }
 
-/// The clusters of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     runs: Vec<Run>,
@@ -18,39 +16,33 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Returns a chain of one run.
     pub fn contiguous(cluster: u32, count: u32) -> Self {
         let mut chain = Self::default();
         chain.push(cluster, count);
         chain
     }
 
-    /// Returns the number of clusters.
     pub const fn clusters(&self) -> u32 {
         self.clusters
     }
 
-    /// Returns the runs, in the order of the file.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Returns whether all clusters are adjacent.
     pub fn is_contiguous(&self) -> bool {
         self.runs.len() <= 1
     }
 
-    /// Returns the first cluster, or 0 for none, as in entries.
+    /// Returns the first cluster, or 0 for an empty chain, as directory entries store it.
     pub fn first(&self) -> u32 {
         self.runs.first().map_or(0, |run| run.cluster)
     }
 
-    /// Returns the last cluster.
     pub fn last(&self) -> Option<u32> {
         self.runs.last().map(|run| run.cluster + (run.count - 1))
     }
 
-    /// Adds clusters at the end.
     pub fn push(&mut self, cluster: u32, count: u32) {
         if count == 0 {
             return;
@@ -66,8 +58,8 @@ impl Chain {
         self.clusters += count;
     }
 
-    /// Returns cluster number `index` of the file, and how many clusters of its run there are from it
-    /// on.
+    /// Returns the volume's number of cluster `index` of the file, and how many clusters of its run
+    /// follow from there, itself included.
     pub fn locate(&self, index: u32) -> Option<(u32, u32)> {
         let after = self.runs.partition_point(|run| run.index <= index);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -75,7 +67,7 @@ impl Chain {
         (skip < run.count).then(|| (run.cluster + skip, run.count - skip))
     }
 
-    /// Keeps the first `clusters`, and returns the runs that are cut off.
+    /// Keeps the first `clusters`, and returns the runs that were removed.
     pub fn truncate(&mut self, clusters: u32) -> Vec<(u32, u32)> {
         let mut cut = Vec::new();
         while let Some(run) = self.runs.last_mut()
@@ -93,7 +85,7 @@ impl Chain {
         cut
     }
 
-    /// Returns a cluster that is in two of the runs, if there is one.
+    /// Returns a cluster that two of the runs contain.
     pub fn double(&self) -> Option<u32> {
         let mut runs: Vec<(u32, u32)> = self.runs.iter().map(|r| (r.cluster, r.count)).collect();
         runs.sort_unstable();

@@ -1,4 +1,4 @@
-//! State of a volume that is being changed, beyond the state that reading it needs.
+//! State of a volume that is being changed, in addition to the state that reading needs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,16 +11,15 @@ use crate::place::Place;
 /// A reason to refuse further changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The device failed: nothing is written any more.
+    /// The device failed. Nothing is written any more.
     Failed,
-    /// Damage was met: earlier changes are still written.
+    /// The driver met damage. Earlier changes are still written.
     Damaged,
-    /// A thread panicked: the state in memory may be wrong, and nothing is written any more.
+    /// A thread panicked. The state in memory may be wrong, so nothing is written any more.
     Panicked,
 }
 
 impl Stopped {
-    /// Returns the error for callers.
     pub fn error(self) -> Error {
         Error::ReadOnly(
             match self {
@@ -35,88 +34,83 @@ impl Stopped {
     }
 }
 
-/// A set that moves to another sector.
+/// An entry set that moves to another sector.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// The directory that it leaves.
+    /// The directory that the set leaves.
     pub dir: NodeId,
     pub from: Place,
     pub to: Place,
 }
 
-/// Changes that are not committed yet.
 #[derive(Default)]
 pub struct Pending {
     pub stopped: Option<Stopped>,
-    /// `VolumeFlags` as they are on the device.
+    /// `VolumeFlags` as on the device.
     pub flags: u16,
-    /// `VolumeDirty` was set when the volume was opened, and stays.
+    /// `VolumeDirty` was set when the volume was opened, and stays set.
     pub was_dirty: bool,
     /// Metadata has been changed since the last commit.
     pub touched: bool,
     pub bitmap: Bitmap,
-    /// Clusters that become free once no entry on the device refers to them.
+    /// Clusters that become free when no entry on the device refers to them.
     pub frees: Runs,
-    /// Clusters that were taken since the last commit and are not linked. Nothing on the device
-    /// refers to them. A set that names them is replaced by another one in the same sector and step
-    /// before it reaches the device. So they can become free at once.
+    /// Clusters that were allocated since the last commit and are not linked. Nothing on the device
+    /// refers to them. An entry set that names them is replaced by another one in the same sector
+    /// and step before it reaches the device. So these clusters can be freed at once.
     pub fresh: Runs,
-    /// Clusters that become the last of their chain once no entry leads behind them.
+    /// Clusters that become the end of their chain when no entry on the device refers to a later
+    /// cluster of the chain.
     pub cuts: HashSet<u32>,
-    /// Nodes whose chain on the device must stay as it is until the next commit.
+    /// Nodes whose chain on the device must not change until the next commit.
     pub cut_nodes: HashSet<NodeId>,
-    /// Slots that are free after the next commit: directory, first, number.
+    /// Slots that become free with the next commit: directory, first slot, count.
     pub late_slots: Vec<(NodeId, u32, u32)>,
-    /// Sets that move to another sector.
+    /// Entry sets that move to another sector.
     pub moves: Vec<Move>,
     opens: HashMap<NodeId, u32>,
     orphans: HashMap<NodeId, EntrySet>,
-    /// Nodes with more clusters than their set says.
+    /// Nodes with more clusters than their length needs.
     pub ahead: HashSet<NodeId>,
     /// Ids that the caller has forgotten, but that pending changes still use.
     pub forgotten: HashSet<NodeId>,
 }
 
 impl Pending {
-    /// Returns the set of a node that has lost its last name while it is in use.
     pub fn orphan(&self, id: NodeId) -> Option<&EntrySet> {
         self.orphans.get(&id)
     }
 
-    /// Keeps the set of such a node.
     pub fn keep_orphan(&mut self, id: NodeId, set: EntrySet) {
         self.orphans.insert(id, set);
     }
 
-    /// Removes the set of such a node.
     pub fn take_orphan(&mut self, id: NodeId) -> Option<EntrySet> {
         self.orphans.remove(&id)
     }
 
-    /// Returns the nodes without a name, and the places of their data.
+    /// Returns the open nodes without a name, and the allocations of their data.
     pub fn known_orphans(&self) -> Vec<(NodeId, crate::entry_set::Allocation)> {
         let orphans = self.orphans.iter();
         orphans.map(|(id, set)| (*id, set.data())).collect()
     }
 
-    /// Ends every use, and returns the nodes whose end of use frees clusters.
+    /// Ends all uses of nodes, and returns the nodes whose clusters can now be freed.
     pub fn end_uses(&mut self) -> Vec<NodeId> {
         self.opens.clear();
         let with_spare = self.orphans.keys().chain(&self.ahead);
         with_spare.copied().collect()
     }
 
-    /// Returns whether a node is in use.
     pub fn is_open(&self, id: NodeId) -> bool {
         self.opens.contains_key(&id)
     }
 
-    /// Counts one more use.
     pub fn open(&mut self, id: NodeId) {
         *self.opens.entry(id).or_default() += 1;
     }
 
-    /// Counts one use less, and returns whether it was the last.
+    /// Ends one use, and returns whether it was the last one.
     pub fn release(&mut self, id: NodeId) -> bool {
         match self.opens.get_mut(&id) {
             Some(count) if *count > 1 => {
@@ -131,14 +125,14 @@ impl Pending {
         }
     }
 
-    /// Returns whether the set at `place` is about to arrive there.
+    /// Returns whether a pending move writes an entry set to `place`.
     pub fn arrives(&self, place: Place) -> bool {
         self.moves
             .iter()
             .any(|moved| moved.to.offset == place.offset)
     }
 
-    /// Returns whether the set at `place` is about to leave it.
+    /// Returns whether a pending move removes the entry set at `place`.
     pub fn departs(&self, place: Place) -> bool {
         let mut moves = self.moves.iter();
         moves.any(|moved| moved.from.offset == place.offset)
@@ -152,7 +146,7 @@ impl Pending {
             || self.moves.iter().any(|moved| moved.dir == id)
     }
 
-    /// Returns whether every cluster that is marked used belongs to an entry, once all is written.
+    /// Returns whether every cluster in use will belong to an entry when all changes are written.
     pub fn is_settled(&self) -> bool {
         self.orphans.is_empty() && self.ahead.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The clusters of an allocation, and those of the root directory.
+//! Finds the clusters of an allocation, and those of the root directory.
 
 use forerun_io::u64_from;
 use forerun_vfs::{Bound, Error, NodeId, Result};
@@ -10,12 +10,9 @@ use crate::follow::{MAX_RUNS, Stop, follow as follow_to_damage};
 use crate::ondisk::FIRST_CLUSTER;
 use crate::volume::Volume;
 
-/// Returns the clusters of an allocation, as many as its length takes. Does not read the FAT for a
-/// contiguous one. An empty one has none, even if it names a first cluster. In a rescue, returns the
-/// clusters up to the first damage.
-///
-/// # Errors
-/// `Corrupt` if it is not on the volume, the chain is too short or comes back to itself, `Limit`.
+/// Returns the clusters of an allocation, as many as its length needs. Does not read the FAT for a
+/// contiguous allocation. An empty allocation has no clusters, even if it names a first one. Rescue
+/// mode returns the clusters up to the first damage; otherwise damage is an error.
 pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
     match whole(volume, node, at, data) {
         Err(Error::Corrupt(_)) if volume.rescue => to_damage(volume, data),
@@ -23,8 +20,8 @@ pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -
     }
 }
 
-/// Returns the clusters of an allocation up to the first damage; none if it does not begin on the
-/// volume.
+/// Returns the clusters of an allocation up to the first damage; an empty chain if the first
+/// cluster is invalid.
 fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
     let boot = &volume.boot;
     if data.len == 0 || !boot.has_cluster(data.first) {
@@ -36,7 +33,7 @@ fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
     } else {
         boot.clusters.into()
     });
-    // At most as many as the volume has.
+    // At most the clusters of the volume.
     let need = u32::try_from(need).unwrap_or(boot.clusters);
     if data.contiguous {
         Ok(Chain::contiguous(data.first, need))
@@ -45,7 +42,6 @@ fn to_damage(volume: &Volume, data: Allocation) -> Result<Chain> {
     }
 }
 
-/// Returns all clusters of an allocation.
 fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
     let fail = |check: Check| Err(check.at(node, at));
     let boot = &volume.boot;
@@ -77,10 +73,7 @@ fn whole(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Re
     Ok(Chain::contiguous(data.first, need))
 }
 
-/// Returns the chain of the root directory, whose length is known from the chain only.
-///
-/// # Errors
-/// The errors of [`chain`].
+/// Returns the chain of the root directory. Only the chain itself gives its length.
 pub fn root_chain(volume: &Volume) -> Result<Chain> {
     match follow(volume, None, 0, volume.boot.root, None) {
         Err(Error::Corrupt(_)) if volume.rescue => Ok(root_chain_to_damage(volume)?.0),
@@ -88,10 +81,8 @@ pub fn root_chain(volume: &Volume) -> Result<Chain> {
     }
 }
 
-/// Returns the chain of the root directory up to the first damage, and this damage.
-///
-/// # Errors
-/// `Io`; `Corrupt` if it does not begin on the volume.
+/// Returns the chain of the root directory up to the first damage, and that damage. Fails only if
+/// the first cluster is invalid or a read fails.
 pub fn root_chain_to_damage(volume: &Volume) -> Result<(Chain, Option<Error>)> {
     let first = volume.boot.root;
     if !volume.boot.has_cluster(first) {
@@ -102,7 +93,7 @@ pub fn root_chain_to_damage(volume: &Volume) -> Result<(Chain, Option<Error>)> {
     Ok((followed.chain, error))
 }
 
-/// Follows a chain for `need` clusters, or to its end.
+/// Follows a chain for `need` clusters, or to its end if `need` is `None`.
 fn follow(
     volume: &Volume,
     node: Option<NodeId>,

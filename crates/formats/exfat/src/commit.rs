@@ -1,4 +1,4 @@
-//! Commits of changes to the device, in an order that leaves the volume consistent wherever the power
+//! Commits changes to the device, in an order that keeps the volume consistent whenever the power
 //! fails.
 
 use forerun_io::{CommitError, CommitOrder, usize_from};
@@ -12,16 +12,13 @@ use crate::ondisk::{END_OF_CHAIN, volume_flag};
 use crate::session::Session;
 use crate::store::{Store, group};
 
-/// Dirty bytes in memory above which a change commits by itself.
+/// Dirty bytes in memory above which a change commits.
 const MOST_DIRTY: u64 = 16 << 20;
-/// Clusters that are marked free between two checks of the dirty bytes: 8 MiB of the bitmap.
+/// Clusters that are marked free between two checks of the number of dirty bytes (8 MiB of bitmap).
 const FREED_AT_ONCE: u32 = 1 << 26;
 
 impl<'a> Session<'a> {
-    /// Returns the device if the volume may be changed.
-    ///
-    /// # Errors
-    /// `ReadOnly`.
+    /// Returns the device; fails with `ReadOnly` if the volume cannot be changed.
     pub fn writable(&self) -> Result<&'a Store> {
         match (self.state.pending.stopped, self.store) {
             (Some(stopped), _) => Err(stopped.error()),
@@ -30,10 +27,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs a change. After a failure of the device, or damage, no more changes are taken.
-    ///
-    /// # Errors
-    /// The errors of the change, and of its commit if each change is `durable`.
+    /// Runs a change, and commits it if the volume is `durable`. After a device failure or damage,
+    /// all further changes are refused.
     pub fn change<T>(
         &mut self,
         durable: bool,
@@ -41,7 +36,8 @@ impl<'a> Session<'a> {
     ) -> Result<T> {
         let store = self.writable()?;
         if store.back.dirty_bytes() > MOST_DIRTY {
-            // The last commit found no space. Memory must not fill up instead.
+            // The last commit found no space on the filesystem below. Commit now, so that dirty
+            // data does not fill the memory.
             self.commit_before()?;
         }
         let outcome = run(self);
@@ -55,7 +51,7 @@ impl<'a> Session<'a> {
                 if !store.continue_on_error {
                     self.stop(Stopped::Damaged);
                 }
-                // The driver repairs no damage, so the volume is dirty (3.1.13.2).
+                // The driver does not repair damage, so it marks the volume dirty (3.1.13.2).
                 self.mark(volume_flag::VOLUME_DIRTY);
             }
             Err(_) => {}
@@ -66,7 +62,7 @@ impl<'a> Session<'a> {
         outcome
     }
 
-    /// Takes no more changes. A reason that stops all writes stays in force.
+    /// Refuses further changes. A reason that also stops writes is not replaced by a weaker one.
     pub fn stop(&mut self, why: Stopped) {
         let stopped = &mut self.state.pending.stopped;
         match (*stopped, why) {
@@ -75,10 +71,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns the allocator.
-    ///
-    /// # Errors
-    /// `ReadOnly`.
     pub fn allocator(&mut self) -> Result<Allocator<'_>> {
         let store = self.store.ok_or_else(|| Stopped::Failed.error())?;
         Ok(Allocator {
@@ -88,15 +80,14 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Makes all changes durable, except those that only free space: these are written with the
-    /// next commit, so that a removal costs one flush. With `clear` they are written too, and
-    /// `VolumeDirty` is cleared, unless it was set when the volume was opened or a cluster in use
-    /// belongs to no entry.
+    /// Makes all changes durable, except those that only free space: the next commit writes these,
+    /// so that a removal costs one flush. With `clear`, this commit writes them too, and clears
+    /// `VolumeDirty`, unless it was set when the volume was opened or a cluster in use belongs to
+    /// no entry.
     ///
-    /// # Errors
-    /// `Write` and `Io`: no more changes are taken then, and `VolumeDirty` stays. If the filesystem
-    /// below the volume is full ([`Error::is_full`]), changes continue, and the next commit tries
-    /// again.
+    /// After an error, no more changes are accepted, and `VolumeDirty` stays set. A full filesystem
+    /// below the volume ([`Error::is_full`]) is an exception: changes continue, and the next commit
+    /// tries again.
     pub fn commit(&mut self, clear: bool) -> Result<()> {
         let Some(store) = self.store else {
             return Ok(());
@@ -113,8 +104,8 @@ impl<'a> Session<'a> {
             }
         });
         outcome.inspect_err(|error| match error.is_full() {
-            // Entries of the changes may be on the device: their clusters stay in use until the next
-            // commit.
+            // Entries of these changes may already be on the device. Their clusters stay in use
+            // until the next commit.
             true => self.state.pending.fresh = crate::alloc::Runs::default(),
             false => {
                 self.stop(Stopped::Failed);
@@ -123,11 +114,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Commits for a change that has changed nothing yet.
-    ///
-    /// # Errors
-    /// `NoSpace` if the filesystem below the volume is full: the change is refused, and others may
-    /// continue. Otherwise as [`commit`](Self::commit).
+    /// Commits on behalf of a change that has changed nothing yet. If the filesystem below the
+    /// volume is full, only this change is refused, with `NoSpace`.
     pub fn commit_before(&mut self) -> Result<()> {
         self.commit(false).map_err(|error| {
             if error.is_full() {
@@ -138,15 +126,15 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Sets `MediaFailure` (3.1.13.3) and `VolumeDirty` on the device, if `error` comes from the
-    /// device and the device still takes the write. `VolumeDirty` then stays set.
+    /// Sets `MediaFailure` (3.1.13.3) and `VolumeDirty` on the device if `error` comes from the
+    /// device and the device still accepts the write. `VolumeDirty` then stays set.
     pub fn mark_failure(&mut self, error: &Error) {
         if is_of_device(error) {
             self.mark(volume_flag::MEDIA_FAILURE | volume_flag::VOLUME_DIRTY);
         }
     }
 
-    /// Sets flags of the volume at once, and leaves it dirty.
+    /// Sets volume flags on the device at once, and leaves the volume dirty.
     fn mark(&mut self, flags: u16) {
         let Some(store) = self.store else {
             return;
@@ -169,13 +157,13 @@ impl<'a> Session<'a> {
             along: None,
         };
         if store.back.write(group::MARK, len(FLAGS_AT), &flags).is_ok() {
-            // The caller has an error to report already.
+            // Ignored: the caller already reports an error.
             let _tried = store.back.commit_ordered(&order);
         }
     }
 
-    /// Writes the changed metadata, then the changes that had to wait for it. Can be called again
-    /// if the filesystem below the volume was full.
+    /// Writes the changed metadata, then the changes that wait for it. Can be called again if the
+    /// filesystem below the volume was full.
     fn commit_changes(&mut self, store: &Store) -> Result<()> {
         if self.state.pending.touched && !is_dirty(self.state.pending.flags) {
             let flags = self.state.pending.flags | volume_flag::VOLUME_DIRTY;
@@ -194,7 +182,7 @@ impl<'a> Session<'a> {
         self.settle(store)
     }
 
-    /// Writes the group of frees, and clears `VolumeDirty` if no change is left.
+    /// Writes the group of frees, and clears `VolumeDirty` if no change is pending.
     fn commit_rest(&mut self, store: &Store) -> Result<()> {
         store.back.commit(&[group::FREE]).map_err(failed)?;
         let pending = &self.state.pending;
@@ -211,7 +199,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Cuts chains and marks clusters free, which no entry on the device refers to any more.
+    /// Truncates chains and marks clusters free that no entry on the device refers to any more.
     fn free_clusters(&mut self, store: &Store) -> Result<()> {
         for cluster in std::mem::take(&mut self.state.pending.cuts) {
             let at = self.volume.boot.active_fat() + u64::from(cluster) * 4;
@@ -230,7 +218,8 @@ impl<'a> Session<'a> {
                 }
                 if store.back.dirty_bytes() > MOST_DIRTY {
                     let freed = store.back.commit(&[group::FREE]).map_err(failed);
-                    // Each run is marked free only once. The bits can wait in memory.
+                    // Each run must be marked free only once, so a full filesystem is no error
+                    // here: the bits wait in memory.
                     freed.or_else(|error| error.is_full().then_some(()).ok_or(error))?;
                 }
                 at += now;
@@ -239,8 +228,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Applies what the commit made possible: slots can be used again, ids are forgotten, freed
-    /// clusters are discarded.
+    /// Applies the effects of a commit: slots can be reused, ids are forgotten, freed clusters are
+    /// discarded.
     fn settle(&mut self, store: &Store) -> Result<()> {
         let pending = &mut self.state.pending;
         let frees = std::mem::take(&mut pending.frees);
@@ -257,7 +246,7 @@ impl<'a> Session<'a> {
             for (cluster, count) in frees.iter() {
                 let start = self.volume.boot.cluster_at(cluster);
                 let end = start + (u64::from(count) << self.volume.boot.cluster_bits);
-                // Discards are advice: the volume is sound without them.
+                // Discards are optional: a failure does no harm.
                 let _advice = store.back.device().discard(start..end);
             }
         }
@@ -274,10 +263,6 @@ impl<'a> Session<'a> {
         Ok(u8::try_from(used * 100 / clusters.max(1)).unwrap_or(PERCENT_UNKNOWN))
     }
 
-    /// Changes metadata.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn write(&mut self, group: forerun_io::Group, offset: u64, bytes: &[u8]) -> Result<()> {
         let store = self.store.ok_or_else(|| Stopped::Failed.error())?;
         self.state.pending.touched = true;
@@ -285,11 +270,8 @@ impl<'a> Session<'a> {
         written.map_err(|error| Error::io(offset, bytes.len(), error))
     }
 
-    /// Frees clusters. Clusters that nothing on the device refers to are free at once, unless they
-    /// belonged to a directory: its metadata may still be written.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Frees clusters. Clusters that nothing on the device refers to become free at once, except
+    /// those of a directory, whose metadata may still be written.
     pub fn free(&mut self, runs: &[(u32, u32)], was_directory: bool) -> Result<()> {
         self.state.pending.touched = true;
         for &(cluster, count) in runs {
@@ -309,12 +291,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Keeps the clusters that `set` names marked used until the next commit is done. Call it if a
-    /// later step than the set's own replaces the set: between the two steps the set is on the
-    /// device, and after a power cut it refers to these clusters.
+    /// Keeps the clusters of `set` marked used until the next commit completes. Needed if a later
+    /// step than the set's own replaces the set: between the two steps the set is on the device,
+    /// and after a power cut it refers to these clusters.
     pub fn keep_until_commit(&mut self, set: &EntrySet) {
         let data = set.data();
-        // Clusters of a chain are not fresh: links on the device refer to them.
+        // The clusters of a chain are not fresh: links on the device refer to them.
         if data.contiguous {
             let count = self.volume.boot.clusters_for(data.len);
             let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -323,10 +305,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes clusters. If there are too few, commits first, so that freed clusters can be used.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Write`, `Io`.
+    /// Allocates clusters. If there are too few, commits first, so that freed clusters become
+    /// available.
     pub fn take(&mut self, count: u32, goal: Option<u32>) -> Result<Vec<(u32, u32)>> {
         let mut taken = self.allocator()?.allocate(count, goal);
         if matches!(taken, Err(Error::NoSpace)) && !self.state.pending.frees.is_empty() {
@@ -341,16 +321,13 @@ impl<'a> Session<'a> {
         Ok(taken)
     }
 
-    /// Writes zeros over a cluster of a directory.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Writes zeros to a cluster of a directory.
     pub fn clear_cluster(&mut self, cluster: u32) -> Result<()> {
         let (start, size) = (
             self.volume.boot.cluster_at(cluster),
             self.volume.boot.cluster_size(),
         );
-        // At most 32 MiB, a mebibyte at a time.
+        // A cluster has at most 32 MiB; each write has at most 1 MiB.
         let zeros = vec![0; usize_from(size.min(1 << 20))];
         let mut at = 0;
         while at < size {
@@ -365,8 +342,8 @@ const fn is_dirty(flags: u16) -> bool {
     flags & volume_flag::VOLUME_DIRTY != 0
 }
 
-/// Returns whether the device itself failed. Lack of space on the filesystem below, or of
-/// permission, is no failure of the device.
+/// Returns whether the device itself failed. A full filesystem below, or a lack of permission, is
+/// not a device failure.
 fn is_of_device(error: &Error) -> bool {
     use std::io::ErrorKind as Kind;
     let (Error::Io { source, .. } | Error::Write { source, .. }) = error else {

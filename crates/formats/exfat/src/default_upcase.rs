@@ -1,18 +1,17 @@
-//! The up-case table that the specification recommends (7.2.5.1), as runs of characters whose upper
-//! case is at the same distance. All formatters write its compressed form: 5836 bytes, checksum
-//! 0xE619D30D.
+//! The up-case table that the specification recommends (7.2.5.1), as runs of characters with the
+//! same distance to their upper case. All formatters write its compressed form: 5836 bytes,
+//! checksum 0xE619D30D.
 
 use crate::upcase::Upcase;
 
 /// Bytes of the compressed table.
 #[cfg(feature = "write")]
 pub const LEN: u64 = 5836;
-/// Shortest run of characters that map to themselves which is written as a number. In this table the
-/// longest run that is written out has 337 characters, and the shortest other one has 843.
+/// Shortest run of characters mapping to themselves that is compressed. In this table, the longest
+/// run that is not compressed has 337 characters, and the shortest compressed run has 843.
 const COMPRESSED_FROM: u16 = 512;
 
-/// First character, number of characters, distance to the next character, and distance to the upper
-/// case.
+/// First character, number of characters, step between characters, and distance to the upper case.
 type CaseRun = (u16, u16, u16, i16);
 
 #[rustfmt::skip]
@@ -53,7 +52,6 @@ pub fn table() -> Upcase {
     Upcase::parse(&compressed()).unwrap_or_else(|_| Upcase::ascii())
 }
 
-/// Returns the table in its compressed form.
 pub fn compressed() -> Vec<u8> {
     let mut map: Vec<u16> = (0..=u16::MAX).collect();
     for &(first, count, step, distance) in RUNS {

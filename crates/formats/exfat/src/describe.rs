@@ -1,4 +1,4 @@
-//! Descriptions for `info` and `dump`, in the specification's words.
+//! Describes volumes and nodes for `info` and `dump`, with the specification's field names.
 
 use forerun_vfs::{NodeId, Result};
 
@@ -9,10 +9,9 @@ use crate::volume::Volume;
 
 type Fields = Vec<(&'static str, String)>;
 
-/// Runs of clusters that are shown of one node.
+/// Most runs of clusters that are shown for one node.
 const RUNS: usize = 64;
 
-/// Returns the fields of the volume for `info`.
 pub fn details(volume: &Volume) -> Fields {
     let boot = &volume.boot;
     let (major, minor) = (boot.revision >> 8, boot.revision & 0xFF);
@@ -34,7 +33,6 @@ pub fn details(volume: &Volume) -> Fields {
     fields
 }
 
-/// Returns warnings for the user of the volume.
 pub fn warnings(volume: &Volume) -> Vec<String> {
     let flags = volume.boot.flags;
     let passed_over = volume.passed_over.iter();
@@ -63,7 +61,7 @@ const fn state(flags: u16) -> &'static str {
     }
 }
 
-/// Returns the fields of the boot sector, with the runs of the bitmap.
+/// Returns the fields of the boot sector, and the runs of the bitmap.
 pub fn volume(volume: &Volume) -> Fields {
     let boot = &volume.boot;
     let mut fields = vec![
@@ -104,7 +102,7 @@ pub fn volume(volume: &Volume) -> Fields {
     fields
 }
 
-/// Returns the fields of a set, with the runs of its clusters.
+/// Returns the fields of an entry set, and the runs of its clusters.
 pub fn node(session: &mut Session<'_>, id: NodeId) -> Result<Fields> {
     let node = session.load(id)?;
     let set = &node.set;
@@ -145,7 +143,7 @@ pub fn node(session: &mut Session<'_>, id: NodeId) -> Result<Fields> {
     Ok(fields)
 }
 
-/// Returns a GUID as text: its first three groups are little-endian numbers.
+/// Formats a GUID. Its first three groups are little-endian numbers.
 fn guid_text(guid: &[u8; 16]) -> String {
     let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     let mut text = String::new();

@@ -1,7 +1,8 @@
-//! Entry sets: the file entry, its stream extension, its name, and further entries that belong to it.
+//! Entry sets: the file entry, its stream extension, its name, and further entries of the same
+//! file.
 //!
-//! A set is kept as its bytes: known fields are read from them and written into them, and entries and
-//! fields that the driver does not know stay as they are.
+//! A set is kept as its bytes. Entries and fields that the driver does not know therefore stay
+//! unchanged.
 
 use forerun_vfs::{FileType, NameError};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -15,29 +16,26 @@ use crate::ondisk::{
 use crate::time::Stamp;
 use crate::upcase::Upcase;
 
-/// Most entries of a set.
 pub const MAX_ENTRIES: usize = 256;
 
-/// The place of data, from a stream extension or another entry with an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
-    /// First cluster; 0 for none.
+    /// First cluster; 0 if there is none.
     pub first: u32,
-    /// `DataLength`.
     pub len: u64,
-    /// `NoFatChain`: the clusters are adjacent, and their words in the FAT mean nothing.
+    /// `NoFatChain`: the clusters are adjacent, and their FAT words mean nothing.
     pub contiguous: bool,
 }
 
 impl Allocation {
-    /// Returns the check that fails if it is empty and names a cluster.
+    /// Returns the failed check if the allocation is empty but names a cluster.
     pub fn unused(self) -> Option<Check> {
         let cluster = self.first;
         (self.len == 0 && cluster != 0).then_some(Check::UnusedClusters { cluster })
     }
 }
 
-/// A sound set. Its checksum is that of its bytes.
+/// A sound entry set. Its checksum matches its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntrySet {
     bytes: Vec<u8>,
@@ -45,11 +43,10 @@ pub struct EntrySet {
     stream: StreamEntry2,
 }
 
-// zerocopy's structs are compared and cloned by their bytes.
+// The zerocopy structs are compared and cloned as bytes.
 type FileEntry2 = Plain<FileEntry>;
 type StreamEntry2 = Plain<StreamEntry>;
 
-/// An on-disk struct that can be compared.
 #[derive(Clone, Debug)]
 struct Plain<T>(T);
 
@@ -61,7 +58,7 @@ impl<T: IntoBytes + zerocopy::Immutable> PartialEq for Plain<T> {
 
 impl<T: IntoBytes + zerocopy::Immutable> Eq for Plain<T> {}
 
-/// Returns the `SetChecksum` of the entries of a set (6.3.3).
+/// Returns the `SetChecksum` of an entry set (6.3.3).
 pub fn checksum(entries: &[u8]) -> u16 {
     let bytes = entries.iter().enumerate();
     bytes
@@ -71,16 +68,13 @@ pub fn checksum(entries: &[u8]) -> u16 {
         })
 }
 
-/// Returns the number of entries that a name of `units` units takes.
 pub const fn name_entries(units: usize) -> usize {
     units.div_ceil(NAME_UNITS)
 }
 
 impl EntrySet {
-    /// Parses the entries of one set, file entry first, as many as that says.
-    ///
-    /// # Errors
-    /// The first check that fails. The name's hash is not checked.
+    /// Parses the bytes of one entry set, beginning with the file entry. Does not check the name's
+    /// hash.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, Check> {
         let file = FileEntry::read_from_prefix(&bytes).map(|(file, _)| file);
         let Ok(file) = file else {
@@ -146,7 +140,7 @@ impl EntrySet {
         Ok(())
     }
 
-    /// Returns a new set without data, with all three times the same.
+    /// Returns a new set without data, with the same time in all three time fields.
     pub fn new(name: &[u16], attributes: u16, time: Stamp, upcase: &Upcase) -> Self {
         let mut file = FileEntry::new_zeroed();
         file.entry_type = kind::FILE;
@@ -165,7 +159,7 @@ impl EntrySet {
         set.renamed(name, upcase)
     }
 
-    /// Returns the same set with another name. Other secondary entries are kept.
+    /// Returns the set with another name. Other secondary entries are kept.
     #[must_use]
     pub fn renamed(&self, name: &[u16], upcase: &Upcase) -> Self {
         let name = &name[..name.len().min(MAX_NAME)];
@@ -197,7 +191,7 @@ impl EntrySet {
         set
     }
 
-    /// Writes the first two entries and the checksum into the bytes.
+    /// Copies file entry, stream extension and checksum into the bytes.
     fn seal(&mut self) {
         let head = [self.file.0.as_bytes(), self.stream.0.as_bytes()].concat();
         for (to, byte) in self.bytes.iter_mut().zip(&head) {
@@ -213,22 +207,20 @@ impl EntrySet {
         &self.bytes
     }
 
-    /// Returns the bytes of the file entry and the stream extension. Only renames change others.
+    /// Returns the bytes of the file entry and the stream extension. Only renames change the other
+    /// entries.
     pub fn head(&self) -> &[u8] {
         &self.bytes[..2 * ENTRY]
     }
 
-    /// Returns the number of entries.
     pub fn entries(&self) -> usize {
         self.bytes.len() / ENTRY
     }
 
-    /// Returns the file entry.
     pub fn file(&self) -> &FileEntry {
         &self.file.0
     }
 
-    /// Returns the stream extension.
     pub fn stream(&self) -> &StreamEntry {
         &self.stream.0
     }
@@ -241,10 +233,7 @@ impl EntrySet {
         units.take(self.stream.0.name_length.into()).collect()
     }
 
-    /// Returns the name as callers see it.
-    ///
-    /// # Errors
-    /// `Name`, for a name that no file may have.
+    /// Returns the name as bytes for callers; fails for a name that no file may have.
     pub fn visible_name(&self) -> Result<Vec<u8>, Check> {
         let units = self.name();
         name::visible(&units).map_err(|source: NameError| Check::Name {
@@ -253,7 +242,6 @@ impl EntrySet {
         })
     }
 
-    /// Returns the kind of the file.
     pub fn file_type(&self) -> FileType {
         if self.has(attribute::DIRECTORY) {
             FileType::Directory
@@ -262,12 +250,10 @@ impl EntrySet {
         }
     }
 
-    /// Returns whether an attribute is set.
     pub fn has(&self, attribute: u16) -> bool {
         self.file.0.file_attributes.get() & attribute != 0
     }
 
-    /// Returns the place of the data.
     pub fn data(&self) -> Allocation {
         let stream = &self.stream.0;
         Allocation {
@@ -277,33 +263,35 @@ impl EntrySet {
         }
     }
 
-    /// Returns `ValidDataLength`, but never more than the length.
+    /// Returns `ValidDataLength`, limited to the length.
     pub fn valid_len(&self) -> u64 {
         let stream = &self.stream.0;
         stream.valid_data_length.get().min(stream.data_length.get())
     }
 
     /// Returns the type of the first critical secondary entry that the driver does not know. A set
-    /// that has one may only be listed and removed (8.2).
+    /// with such an entry may only be listed and removed (8.2).
     pub fn unrecognized(&self) -> Option<u8> {
         let others = self.bytes.chunks_exact(ENTRY).skip(2);
         let mut kinds = others.filter_map(|entry| entry.first().copied());
         kinds.find(|&found| Self::is_unknown(found))
     }
 
-    /// Returns whether a secondary entry behind the stream extension is critical and of unknown type.
+    /// Returns whether a secondary entry after the stream extension is critical and of unknown
+    /// type.
     pub const fn is_unknown(found: u8) -> bool {
         found & kind::BENIGN == 0 && found != kind::NAME
     }
 
-    /// Returns the allocations of other secondary entries, which are freed when the set is removed (8.2).
+    /// Returns the allocations of further secondary entries. They are freed when the set is removed
+    /// (8.2).
     pub fn other_allocations(&self) -> Vec<Allocation> {
         let others = self.bytes.chunks_exact(ENTRY).skip(2);
         let others = others.filter(|entry| entry.first() != Some(&kind::NAME));
         others.filter_map(secondary_allocation).collect()
     }
 
-    /// Sets the place of the data, and how much of it is valid.
+    /// Sets the allocation of the data, and its valid length.
     pub fn set_data(&mut self, data: Allocation, valid: u64) {
         let stream = &mut self.stream.0;
         let other = stream.general_secondary_flags & !flag::NO_FAT_CHAIN;
@@ -319,7 +307,6 @@ impl EntrySet {
         self.seal();
     }
 
-    /// Sets or clears an attribute.
     pub fn set_attribute(&mut self, attribute: u16, on: bool) {
         let attributes = self.file.0.file_attributes.get();
         let attributes = if on {
@@ -331,13 +318,13 @@ impl EntrySet {
         self.seal();
     }
 
-    /// Returns the other end of a move across sectors, or 0 if none is in progress: see
+    /// Returns the other location of a move across sectors, or 0 if no move is in progress: see
     /// [`moving`](crate::moving).
     pub fn pointer(&self) -> u64 {
         pointer(self.bytes())
     }
 
-    /// Sets this pointer or, with 0, clears it.
+    /// Sets the pointer that [`pointer`](Self::pointer) returns; 0 clears it.
     pub fn set_pointer(&mut self, pointer: u64) {
         let bytes = pointer.to_le_bytes();
         if let Some(low) = bytes.first_chunk::<7>() {
@@ -346,7 +333,6 @@ impl EntrySet {
         self.seal();
     }
 
-    /// Returns the time of creation.
     pub fn created(&self) -> Stamp {
         let file = &self.file.0;
         Stamp {
@@ -366,7 +352,6 @@ impl EntrySet {
         }
     }
 
-    /// Returns the time of the last access, in steps of two seconds.
     pub fn accessed(&self) -> Stamp {
         Stamp {
             word: self.file.0.last_accessed_timestamp.get(),
@@ -375,7 +360,6 @@ impl EntrySet {
         }
     }
 
-    /// Sets the time of creation.
     pub fn set_created(&mut self, time: Stamp) {
         self.file.0.create_timestamp = time.word.into();
         self.file.0.create_10ms_increment = time.hundredths;
@@ -383,7 +367,6 @@ impl EntrySet {
         self.seal();
     }
 
-    /// Sets the time of the last change.
     pub fn set_modified(&mut self, time: Stamp) {
         self.file.0.last_modified_timestamp = time.word.into();
         self.file.0.last_modified_10ms_increment = time.hundredths;
@@ -391,7 +374,6 @@ impl EntrySet {
         self.seal();
     }
 
-    /// Sets the time of the last access.
     pub fn set_accessed(&mut self, time: Stamp) {
         self.file.0.last_accessed_timestamp = time.word.into();
         self.file.0.last_accessed_utc_offset = time.offset;
@@ -399,20 +381,18 @@ impl EntrySet {
     }
 }
 
-/// Returns the seven bytes at offset 25 of a file entry (`Reserved2`) as a number. During a rename forerun keeps the
-/// other location there.
+/// Returns the seven bytes at offset 25 of a file entry (`Reserved2`) as a number. During a rename,
+/// forerun stores the other location there.
 pub fn pointer(entry: &[u8]) -> u64 {
     let bytes = entry[25..32].iter().rev();
     bytes.fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Returns the allocation of a secondary entry, if it has one.
 pub fn secondary_allocation(entry: &[u8]) -> Option<Allocation> {
     let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
     allocation(&entry, entry.general_secondary_flags)
 }
 
-/// Returns the allocation of a benign primary entry, if it has one.
 pub fn primary_allocation(entry: &[u8]) -> Option<Allocation> {
     let entry = GenericEntry::read_from_prefix(entry).ok()?.0;
     let flags = entry.general_primary_flags.get().to_le_bytes()[0];

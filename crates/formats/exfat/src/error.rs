@@ -2,8 +2,8 @@
 
 use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 
-/// A failed check, with the numbers that it takes to find the bytes. [`at`](Self::at) adds the offset of
-/// the structure that fails.
+/// A failed check, with the numbers needed to find the bytes. [`at`](Self::at) adds the offset of
+/// the structure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the image is {len} bytes long; a boot region takes {need}")]
@@ -167,7 +167,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// Returns the check that fails for clusters that are in use and marked free.
+    /// Returns the check that fails for clusters in use that are marked free.
     pub const fn used_free(first: u32, count: u32) -> Self {
         match count {
             1 => Self::UsedFree { cluster: first },
@@ -175,7 +175,7 @@ impl Check {
         }
     }
 
-    /// Returns the error for the structure at `offset`.
+    /// Returns the error for this check in the structure at `offset`.
     pub fn at(self, node: Option<NodeId>, offset: u64) -> Error {
         Corrupt::new("exfat", node, offset, self).into()
     }

@@ -1,14 +1,14 @@
-//! Reads the FAT, which names the next cluster of each cluster.
+//! Reads the FAT, which stores the next cluster of each cluster.
 
 use forerun_io::usize_from;
 use forerun_vfs::Result;
 
 use crate::volume::Volume;
 
-/// Bytes of the FAT that are read at once.
+/// Bytes of the FAT that one read fetches.
 const WINDOW: u64 = 4096;
 
-/// A reader of the FAT in windows, so that chains of close clusters cost few reads.
+/// A reader that fetches the FAT in windows, so that chains of close clusters cost few reads.
 pub struct Fat<'a> {
     volume: &'a Volume,
     start: u64,
@@ -16,7 +16,6 @@ pub struct Fat<'a> {
 }
 
 impl<'a> Fat<'a> {
-    /// Returns a reader that has read nothing yet.
     pub const fn new(volume: &'a Volume) -> Self {
         Self {
             volume,
@@ -25,10 +24,7 @@ impl<'a> Fat<'a> {
         }
     }
 
-    /// Returns the word of a cluster that the volume has.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Returns the FAT word of a cluster. The cluster must be on the volume.
     pub fn next(&mut self, cluster: u32) -> Result<u32> {
         let at = u64::from(cluster) * 4;
         let inside = at.checked_sub(self.start).map(usize_from);
@@ -38,7 +34,6 @@ impl<'a> Fat<'a> {
         let boot = &self.volume.boot;
         let start = at - at % WINDOW;
         let end = (start + WINDOW).min(boot.fat_len);
-        // At most a window.
         let mut window = vec![0; usize_from(end - start)];
         self.volume.read(boot.active_fat() + start, &mut window)?;
         let inside = usize_from(at - start);

@@ -1,4 +1,4 @@
-//! Follows chains as far as they are sound.
+//! Follows chains up to the first damage.
 
 use std::collections::BTreeMap;
 
@@ -10,42 +10,38 @@ use crate::fat::Fat;
 use crate::ondisk::{END_OF_CHAIN, MAX_DIRECTORY};
 use crate::volume::Volume;
 
-/// Most runs of one chain that are kept in memory, in 48 MiB.
+/// Most runs of one chain that are kept in memory (48 MiB).
 pub const MAX_RUNS: usize = 4 << 20;
 
-/// The reason why a chain was not followed further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It has as many clusters as are needed, or has ended and no number was given.
+    /// The chain has the requested number of clusters, or ended where no number was requested.
     Whole,
-    /// It ends too early.
+    /// The chain ends too early.
     Early,
-    /// Its last cluster links to none.
+    /// The last cluster links to an invalid cluster.
     Link { next: u32 },
-    /// It comes back to a cluster of its own.
+    /// The chain returns to one of its own clusters.
     Loop { cluster: u32 },
-    /// It is longer than a directory may be.
+    /// The chain is longer than a directory may be.
     TooLong,
-    /// It has more runs than are kept in memory.
+    /// The chain has more runs than are kept in memory.
     InPieces,
 }
 
-/// A chain as far as it is sound: each cluster is on the volume, and is in the chain once.
+/// The sound part of a chain: each cluster is on the volume, and occurs once.
 pub struct Followed {
     pub chain: Chain,
     pub stop: Stop,
 }
 
 impl Followed {
-    /// Returns whether the chain is longer, or in more pieces, than the driver takes.
+    /// Returns whether the chain exceeds the driver's limits of length or runs.
     pub const fn is_beyond_limits(&self) -> bool {
         matches!(self.stop, Stop::TooLong | Stop::InPieces)
     }
 
-    /// Returns whether the chain continues after the clusters that are needed.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Returns whether the chain continues after the requested clusters.
     pub fn goes_on(&self, volume: &Volume) -> Result<bool> {
         match (self.stop, self.chain.last()) {
             (Stop::Whole, Some(last)) => Ok(Fat::new(volume).next(last)? != END_OF_CHAIN),
@@ -53,7 +49,7 @@ impl Followed {
         }
     }
 
-    /// Returns the error that the driver would report for it; nothing for a whole chain.
+    /// Returns the error that the driver would report for the chain; `None` for a complete one.
     pub fn check(&self, need: u32) -> Option<Check> {
         let found = u64::from(self.chain.clusters());
         let need = u64::from(need);
@@ -73,10 +69,8 @@ impl Followed {
     }
 }
 
-/// Follows the chain from `first`, a cluster of the volume, for `need` clusters or to its end.
-///
-/// # Errors
-/// `Io`.
+/// Follows the chain from `first` for `need` clusters, or to its end if `need` is `None`. `first`
+/// must be on the volume.
 pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed> {
     let longest = volume.boot.clusters_for(MAX_DIRECTORY);
     let mut fat = Fat::new(volume);
@@ -96,7 +90,7 @@ pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed
         chain.push(next, 1);
         cluster = next;
         let len = chain.runs().len();
-        // Each round of a loop begins a new run, so a loop is found soon.
+        // Each round of a loop begins a new run, so this test finds a loop soon.
         if len > runs && len.is_power_of_two() && chain.double().is_some() {
             break;
         }
@@ -115,7 +109,7 @@ pub fn follow(volume: &Volume, first: u32, need: Option<u32>) -> Result<Followed
     Ok(Followed { chain, stop })
 }
 
-/// Cuts a chain before the first cluster that comes twice, and returns that cluster.
+/// Truncates a chain before the first cluster that occurs twice, and returns that cluster.
 fn cut_loop(chain: &mut Chain) -> Option<u32> {
     chain.double()?;
     let mut seen = BTreeMap::new();

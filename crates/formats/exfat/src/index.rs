@@ -1,7 +1,7 @@
 //! Indexes of directories: names by their key, and the free slots.
 //!
-//! An index is built at the first lookup, by reading the directory once. It takes some 30 bytes a name,
-//! and all indexes together are kept within a budget.
+//! The first lookup in a directory builds its index in one read of the directory. An index takes
+//! about 30 bytes per name. A budget limits the memory of all indexes together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,38 +14,35 @@ use crate::error::Check;
 use crate::ondisk::kind;
 use crate::volume::Volume;
 
-/// Slots of the longest set: the most that one power cut may leave behind the end of a directory.
+/// Slots of the longest entry set: the most that one power cut can leave behind the end of a
+/// directory.
 const MOST_LEFT: u32 = 256;
 
-/// The index of one directory.
 pub struct Index {
     names: BTreeSet<(u32, u32)>,
-    /// Free slots within one sector: first to length.
+    /// Runs of free slots within one sector: first slot to length.
     free: BTreeMap<u32, u32>,
     by_len: BTreeSet<(u32, u32)>,
     /// First slot at or behind the end of the directory.
     pub end: u32,
-    /// Slots that the directory has room for.
+    /// Slots in the clusters of the directory.
     pub slots: u32,
-    /// Slots of a sector, which is written whole or not at all.
+    /// Slots per sector. A sector is written completely or not at all.
     pub per_sector: u32,
-    /// Sets that were on their way and did not arrive, by their first slot.
+    /// Sets whose interrupted move did not complete, by their first slot.
     pub stranded: Vec<(u32, EntrySet)>,
-    /// First slots of sets that arrived elsewhere, which must not be taken for stranded later.
+    /// First slots of sets whose move completed. They must not be taken for stranded ones later.
     pub departed: Vec<u32>,
     /// Slots of entries in use that belong to no set.
     pub strays: Vec<u32>,
-    /// Slots behind the end that a power cut left entries in.
+    /// Slots behind the end in which a power cut left entries.
     pub behind_end: Range<u32>,
-    /// The first damage that was met.
+    /// The first damage found.
     pub damaged: Option<Error>,
 }
 
 impl Index {
-    /// Reads a directory.
-    ///
-    /// # Errors
-    /// `Limit` for too many entries, `Io`. Damage is kept in the index.
+    /// Reads a directory. Damage is recorded in the index and is not an error.
     pub fn build(
         volume: &Volume,
         slots: &mut Slots<'_>,
@@ -81,7 +78,7 @@ impl Index {
                     index.release(slot, 1);
                 }
                 Found::Free => index.release(slot, 1),
-                // The slot of an entry that belongs to no set can be used again.
+                // The slot of an entry that belongs to no set can be reused.
                 Found::Damaged(Check::Stray { .. }) => {
                     index.strays.push(slot);
                     index.release(slot, 1);
@@ -109,28 +106,27 @@ impl Index {
         Ok(index)
     }
 
-    /// Returns the bytes of memory that it takes, roughly.
+    /// Returns the approximate memory of the index in bytes.
     pub fn weight(&self) -> usize {
         256 + self.names.len() * 24 + self.free.len() * 48
     }
 
-    /// Returns the slots where sets with that key begin.
+    /// Returns the first slots of the sets with this key.
     pub fn candidates(&self, key: u32) -> impl Iterator<Item = u32> {
         let range = self.names.range((key, 0)..=(key, u32::MAX));
         range.map(|&(_, slot)| slot)
     }
 
-    /// Returns whether the directory has no names.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Records that a set with that key begins at that slot.
+    /// Records that a set with this key begins at `slot`.
     pub fn add(&mut self, key: u32, slot: u32) {
         self.names.insert((key, slot));
     }
 
-    /// Records that no set with that key begins there any more. Its slots are not free yet.
+    /// Records that the set with this key at `slot` is gone. Its slots are not free yet.
     pub fn remove(&mut self, key: u32, slot: u32) {
         self.names.remove(&(key, slot));
     }
@@ -186,7 +182,7 @@ impl Index {
         }
     }
 
-    /// Returns the smallest run of free slots within a sector that has room for `count`.
+    /// Returns the smallest run of at least `count` free slots within a sector.
     pub fn fit(&self, count: u32) -> Option<u32> {
         let mut fitting = self.by_len.range((count, 0)..);
         fitting.next().map(|&(_, start)| start)
@@ -200,8 +196,8 @@ impl Index {
             .map(|(&start, _)| start)
     }
 
-    /// Returns free slots for a set of several sectors: in as few sectors as possible, with the first
-    /// two entries in the same sector.
+    /// Returns free slots for a set that spans several sectors: as few sectors as possible, with
+    /// the first two entries in the same sector.
     pub fn fit_across(&self, count: u32) -> Option<u32> {
         let mut run: Option<(u32, u32)> = None;
         for (&start, &len) in &self.free {
@@ -219,7 +215,7 @@ impl Index {
         None
     }
 
-    /// Returns the first slot from `slot` on where a set of several sectors may begin.
+    /// Returns the first slot at or after `slot` where a set that spans several sectors may begin.
     fn start_of_set(&self, slot: u32, count: u32) -> u32 {
         let (per, inside) = (self.per_sector, slot % self.per_sector);
         let room = count.div_ceil(per) * per;
@@ -231,9 +227,9 @@ impl Index {
     }
 }
 
-/// Returns the slots of `range`, behind the end of a directory, in which a power cut left parts of sets.
-/// Returns none if an entry may be the start of a set, which only a repair can judge, and if there
-/// are more entries than a power cut leaves.
+/// Returns the slots of `range`, behind the end of a directory, in which a power cut left parts of
+/// sets. Returns an empty range if an entry may start a set, which only a repair can judge, or if
+/// there are more entries than one power cut leaves.
 fn left_behind(slots: &mut Slots<'_>, range: Range<u32>) -> Result<Range<u32>> {
     let mut left = range.start..range.start;
     for slot in range {

@@ -1,10 +1,10 @@
-//! Moves of sets from one sector to another.
+//! Moves of entry sets from one sector to another.
 //!
-//! Two sectors cannot be written at once, and data must never have two owners or none. So the old
-//! set is marked unused first, with the place of the new one in a reserved field of its file entry;
-//! then the new set is written, with the place of the old one in the same field; then both fields
-//! are cleared. An unused set that points to a place where no set points back is still the live
-//! copy. After a power cut between these steps, other drivers see at worst lost clusters.
+//! Two sectors cannot be written atomically, and data must never have two owners or none. So the
+//! driver first marks the old set unused and stores the new location in a reserved field of its
+//! file entry. Then it writes the new set with the old location in the same field. Then it clears
+//! both fields. An unused set is still the live copy if no set at the location that it names points
+//! back. After a power cut between these steps, other drivers see at worst lost clusters.
 //!
 //! The driver reads the fields only if `VolumeDirty` was set when the volume was opened.
 
@@ -15,17 +15,16 @@ use crate::ondisk::{ENTRY, kind};
 use crate::place::Place;
 use crate::volume::Volume;
 
-/// Offset of the field in a file entry.
+/// Offset of the pointer field in a file entry.
 pub const POINTER_AT: u64 = 25;
-/// Length of the field.
 pub const POINTER_LEN: usize = 7;
 
-/// Returns whether an unused entry may be the start of a set that was on its way.
+/// Returns whether an unused entry may start a set whose move was interrupted.
 pub fn may_be_stranded(volume: &Volume, entry: &[u8; ENTRY]) -> bool {
     volume.recovers && pointer(entry) != 0 && entry[1] >= 2
 }
 
-/// Returns the set with its entries marked in use again, and without its pointer.
+/// Returns the set with its entries marked in use again and its pointer cleared.
 pub fn restored(mut bytes: Vec<u8>) -> Option<EntrySet> {
     for entry in bytes.chunks_exact_mut(ENTRY) {
         if let Some(kind) = entry.first_mut() {
@@ -37,17 +36,11 @@ pub fn restored(mut bytes: Vec<u8>) -> Option<EntrySet> {
 }
 
 /// Returns whether the set that `entry` points to points back to `place`.
-///
-/// # Errors
-/// `Io`.
 pub fn has_arrived(volume: &Volume, entry: &[u8; ENTRY], place: Place) -> Result<bool> {
     points_to(volume, Place::of_pointer(pointer(entry)), kind::FILE, place)
 }
 
-/// Returns whether an entry of that kind at `at` points to `place`.
-///
-/// # Errors
-/// `Io`.
+/// Returns whether an entry of type `kind` at `at` points to `place`.
 pub fn points_to(volume: &Volume, at: Place, kind: u8, place: Place) -> Result<bool> {
     if volume.boot.cluster_of(at.offset).is_none() {
         return Ok(false);

@@ -1,17 +1,16 @@
 //! Names: UTF-16 on the volume, bytes for callers.
 //!
-//! Half of a surrogate pair is no character, but may be in a name. It becomes the three bytes that
-//! UTF-8 would have for it (WTF-8), so that each name on a volume can be looked up. New names must be
+//! A lone surrogate is not a character, but names may contain one. It becomes the three bytes that
+//! UTF-8 would use (WTF-8), so that each name on a volume can be looked up. New names must be
 //! UTF-8.
 
 use forerun_vfs::{Error, NameError, Result, check_name};
 
 use crate::ondisk::{MAX_LABEL, MAX_NAME};
 
-/// Longest name in bytes: a unit takes at most three.
+/// Longest name in bytes. A UTF-16 unit takes at most three bytes.
 pub const MAX_BYTES: usize = 3 * MAX_NAME;
 
-/// Returns the bytes of a name.
 pub fn to_bytes(units: &[u16]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(units.len());
     let mut buffer = [0; 4];
@@ -29,7 +28,7 @@ fn surrogate_bytes(unit: u16) -> [u8; 3] {
     [0xED, low(unit >> 6), low(unit)]
 }
 
-/// Returns the units of a name to look up, or nothing if no name can have these bytes.
+/// Returns the UTF-16 units of a name to look up, or `None` if no name can have these bytes.
 pub fn to_units(bytes: &[u8]) -> Option<Vec<u16>> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return within(text.encode_utf16().collect());
@@ -53,7 +52,7 @@ pub fn to_units(bytes: &[u8]) -> Option<Vec<u16>> {
         units.push(0xD000 | (u16::from(high) & 0x3F) << 6 | u16::from(low) & 0x3F);
         rest = after;
     }
-    // Two halves that make a pair must not be written as two times three bytes.
+    // A surrogate pair must not be encoded as two times three bytes.
     let units = within(units)?;
     (to_bytes(&units) == bytes).then_some(units)
 }
@@ -62,7 +61,7 @@ fn within(units: Vec<u16>) -> Option<Vec<u16>> {
     (units.len() <= MAX_NAME).then_some(units)
 }
 
-/// Returns whether a name may hold that unit (7.7.3).
+/// Returns whether a name may contain this unit (7.7.3).
 pub const fn is_allowed(unit: u16) -> bool {
     !matches!(
         unit,
@@ -70,20 +69,15 @@ pub const fn is_allowed(unit: u16) -> bool {
     )
 }
 
-/// Returns the bytes of a name on the volume, as callers see it.
-///
-/// # Errors
-/// The rule of all names that it breaks.
+/// Returns a name of the volume as bytes for callers; fails if it breaks a rule for names of all
+/// formats.
 pub fn visible(units: &[u16]) -> std::result::Result<Vec<u8>, NameError> {
     let bytes = to_bytes(units);
     check_name(&bytes, MAX_BYTES)?;
     Ok(bytes)
 }
 
-/// Returns the units of a new name. Dots at its end are left out, unless `keep_dots`.
-///
-/// # Errors
-/// [`Error::InvalidName`]; [`Error::NameTooLong`] for more than 255 units.
+/// Returns the UTF-16 units of a new name. Strips dots at the end unless `keep_dots` is set.
 pub fn for_new(bytes: &[u8], keep_dots: bool) -> Result<Vec<u16>> {
     let invalid = |why: &str| Err(Error::InvalidName(why.into()));
     check_name(bytes, usize::MAX)?;
@@ -110,10 +104,6 @@ pub fn for_new(bytes: &[u8], keep_dots: bool) -> Result<Vec<u16>> {
     }
 }
 
-/// Returns the units of a volume label.
-///
-/// # Errors
-/// [`Error::InvalidName`].
 pub fn for_label(bytes: &[u8]) -> Result<Vec<u16>> {
     let invalid = |why: &str| Err(Error::InvalidName(why.into()));
     let Ok(text) = std::str::from_utf8(bytes) else {

@@ -1,7 +1,7 @@
-//! Ids of nodes: the place of the set when it was first met.
+//! Ids of nodes. An id is the location of the entry set when the node was first seen.
 //!
-//! Only nodes that have moved since, and nodes at the former place of another, are in a table. On a
-//! volume that is only read the tables stay empty.
+//! The tables hold only nodes that have moved since, and nodes at the former location of another.
+//! On a volume that is only read, the tables stay empty.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,26 +9,26 @@ use forerun_vfs::NodeId;
 
 use crate::place::Place;
 
-/// The root directory, which has no set.
+/// The root directory, which has no entry set.
 pub const ROOT: NodeId = NodeId(1);
-/// Bit of ids of new nodes if the id of their place is taken.
+/// Set in the id of a new node if another node already has the id of its location.
 const NUMBERED: u64 = 1 << 63;
 
-/// The nodes whose place is not the one of their id.
+/// The nodes whose location differs from their id.
 #[derive(Default)]
 pub struct Nodes {
     moved: HashMap<NodeId, Place>,
-    /// By position of the file entry.
+    /// Ids by the position of the file entry.
     at: HashMap<u64, NodeId>,
-    /// Ids by place whose node is gone.
+    /// Ids, derived from locations, whose node is gone.
     gone: HashSet<NodeId>,
-    /// The directory of a node: of directories, and of sets that must move before they change.
+    /// The parent directories of directories, and of sets that must move before they change.
     parents: HashMap<NodeId, NodeId>,
     numbered: u64,
 }
 
 impl Nodes {
-    /// Returns the place of a node; nothing for one that is gone.
+    /// Returns the location of a node; `None` if the node is gone.
     pub fn place(&self, id: NodeId) -> Option<Place> {
         if let Some(place) = self.moved.get(&id) {
             return Some(*place);
@@ -37,12 +37,12 @@ impl Nodes {
         Place::of(id).filter(|_| is_place)
     }
 
-    /// Returns the id of the node at a place, which must have one.
+    /// Returns the id of the node at a location. A node must be there.
     pub fn at(&self, place: Place) -> NodeId {
         self.at.get(&place.offset).copied().unwrap_or(place.id())
     }
 
-    /// Returns an id for a new node at a place.
+    /// Returns an id for a new node at a location.
     pub fn add(&mut self, place: Place) -> NodeId {
         let id = place.id();
         if !self.gone.contains(&id) && !self.moved.contains_key(&id) {
@@ -55,7 +55,6 @@ impl Nodes {
         id
     }
 
-    /// Records that a node has moved.
     pub fn relocate(&mut self, id: NodeId, from: Place, to: Place) {
         self.at.remove(&from.offset);
         if to.id() == id {
@@ -66,7 +65,6 @@ impl Nodes {
         self.at.insert(to.offset, id);
     }
 
-    /// Records that a node has no place any more.
     pub fn remove(&mut self, id: NodeId, from: Place) {
         self.at.remove(&from.offset);
         self.moved.remove(&id);
@@ -84,8 +82,8 @@ impl Nodes {
         })
     }
 
-    /// Forgets an id that the caller holds no longer. A node that moved takes the id of its place
-    /// if that is free; the id of a node that is gone can be given out again.
+    /// Forgets an id that the caller no longer holds. A node that moved then gets the id of its
+    /// location if that is free. The id of a node that is gone can be given out again.
     pub fn forget(&mut self, id: NodeId) {
         self.gone.remove(&id);
         self.parents.remove(&id);
@@ -96,18 +94,17 @@ impl Nodes {
         }
     }
 
-    /// Counts the entries of all tables.
+    /// Returns the number of entries in all tables.
     #[cfg(test)]
     pub fn kept(&self) -> usize {
         self.moved.len() + self.at.len() + self.gone.len() + self.parents.len()
     }
 
-    /// Returns the directory of a node, if it was recorded.
+    /// Returns the parent directory of a node, if it was recorded.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         self.parents.get(&id).copied()
     }
 
-    /// Records the directory of a node.
     pub fn set_parent(&mut self, id: NodeId, parent: NodeId) {
         self.parents.insert(id, parent);
     }

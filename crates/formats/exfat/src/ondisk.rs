@@ -1,12 +1,12 @@
-//! On-disk structures of exFAT, with the specification's own names for fields (section numbers in
-//! parentheses). Their meaning is in other modules.
+//! On-disk structures of exFAT, with the specification's field names; section numbers in
+//! parentheses. Other modules give them meaning.
 
 use forerun_vfs::on_disk;
 use zerocopy::little_endian::{U16, U32, U64};
 
-/// Length of a directory entry (6).
+/// Length of a directory entry in bytes (6).
 pub const ENTRY: usize = 32;
-/// The same as [`ENTRY`], for positions.
+/// [`ENTRY`] as `u64`, for offsets.
 pub const ENTRY_LEN: u64 = 32;
 /// First cluster of the heap (5.1).
 pub const FIRST_CLUSTER: u32 = 2;
@@ -16,22 +16,22 @@ pub const END_OF_CHAIN: u32 = 0xFFFF_FFFF;
 pub const BAD_CLUSTER: u32 = 0xFFFF_FFF7;
 /// Most clusters of a volume (3.1.9).
 pub const MAX_CLUSTERS: u32 = 0xFFFF_FFF5;
-/// Longest directory, in bytes (7.6.7).
+/// Longest directory in bytes (7.6.7).
 pub const MAX_DIRECTORY: u64 = 256 << 20;
-/// The same, in entries.
+/// Longest directory in entries.
 pub const MAX_SLOTS: u32 = 8 << 20;
-/// Longest file name, in UTF-16 units (7.6.3).
+/// Longest file name in UTF-16 units (7.6.3).
 pub const MAX_NAME: usize = 255;
-/// Longest volume label, in UTF-16 units (7.3.2).
+/// Longest volume label in UTF-16 units (7.3.2).
 pub const MAX_LABEL: usize = 11;
-/// UTF-16 units of one file name entry (7.7.3).
+/// UTF-16 units per file name entry (7.7.3).
 pub const NAME_UNITS: usize = 15;
 
 /// `EntryType` values (6.2.1, 7).
 pub mod kind {
-    /// End of the directory.
+    /// Marks the end of the directory.
     pub const END: u8 = 0x00;
-    /// Bit of entries that are in use.
+    /// Bit of entries in use.
     pub const IN_USE: u8 = 0x80;
     /// Bit of secondary entries.
     pub const SECONDARY: u8 = 0x40;
@@ -44,47 +44,36 @@ pub mod kind {
     pub const GUID: u8 = 0xA0;
     pub const STREAM: u8 = 0xC0;
     pub const NAME: u8 = 0xC1;
-    /// A file entry that is not in use any more.
+    /// A file entry that is no longer in use.
     pub const UNUSED: u8 = FILE & !IN_USE;
 }
 
 /// `FileAttributes` (7.4.4).
 pub mod attribute {
-    /// `ReadOnly`.
     pub const READ_ONLY: u16 = 0x01;
-    /// `Hidden`.
     pub const HIDDEN: u16 = 0x02;
-    /// `System`.
     pub const SYSTEM: u16 = 0x04;
-    /// `Directory`.
     pub const DIRECTORY: u16 = 0x10;
-    /// `Archive`.
     pub const ARCHIVE: u16 = 0x20;
     pub const KNOWN: u16 = READ_ONLY | HIDDEN | SYSTEM | DIRECTORY | ARCHIVE;
 }
 
 /// `GeneralSecondaryFlags` and `GeneralPrimaryFlags` (6.3.4, 6.4.2).
 pub mod flag {
-    /// `AllocationPossible`.
     pub const ALLOCATION_POSSIBLE: u8 = 0x01;
-    /// `NoFatChain`.
     pub const NO_FAT_CHAIN: u8 = 0x02;
 }
 
 /// `VolumeFlags` (3.1.13).
 pub mod volume_flag {
-    /// `ActiveFat`.
     pub const ACTIVE_FAT: u16 = 0x01;
-    /// `VolumeDirty`.
     pub const VOLUME_DIRTY: u16 = 0x02;
-    /// `MediaFailure`.
     pub const MEDIA_FAILURE: u16 = 0x04;
-    /// `ClearToZero`.
     pub const CLEAR_TO_ZERO: u16 = 0x08;
 }
 
 on_disk! {
-    /// First 512 bytes of the main and of the backup boot region (3.1).
+    /// First 512 bytes of the main and the backup boot region (3.1).
     BootSector, 512 {
         jump_boot: [u8; 3],
         file_system_name: [u8; 8],
@@ -201,8 +190,8 @@ on_disk! {
 }
 
 on_disk! {
-    /// The fields that every entry with an allocation has in common (6.3, 6.4). The byte of flags is
-    /// that of secondary entries; primary ones have theirs at offset 4.
+    /// The common fields of all entries with an allocation (6.3, 6.4). The flags are at the offset
+    /// of secondary entries; primary entries have them at offset 4.
     GenericEntry, 32 {
         entry_type: u8,
         general_secondary_flags: u8,

@@ -1,4 +1,5 @@
-//! Opens a volume: boot sector, up-case table and bitmap, which entries of the root directory name.
+//! Opens a volume: reads the boot sector, then the up-case table and the bitmap that the root
+//! directory names.
 
 use std::sync::Arc;
 
@@ -16,7 +17,6 @@ use crate::ondisk::{BitmapEntry, ENTRY, GuidEntry, LabelEntry, UpcaseEntry, kind
 use crate::upcase::{self, Upcase};
 use crate::volume::Volume;
 
-/// The entries of the root directory that describe the volume.
 #[derive(Default)]
 struct System {
     bitmap: Option<(u64, BitmapEntry)>,
@@ -25,12 +25,8 @@ struct System {
 }
 
 impl Volume {
-    /// Reads the description of the volume. With `rescue`, damage is passed over and recorded in
-    /// `passed_over`: only a boot sector has to be sound.
-    ///
-    /// # Errors
-    /// `UnknownFormat`, `Unsupported`, `Corrupt` if boot region, root, bitmap or up-case table
-    /// fail a check, `Io` if they cannot be read.
+    /// Reads the description of the volume. With `rescue`, damage is skipped and recorded in
+    /// `passed_over`: only a boot sector must be sound.
     pub fn open(
         source: Arc<dyn ReadAt>,
         limits: Limits,
@@ -71,7 +67,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Returns a part of the volume's description, or in a rescue `instead` of a damaged part.
+    /// Unwraps a part of the volume's description. Rescue mode records damage and uses `instead`.
     fn or_rescued<T>(&mut self, part: Result<T>, instead: impl FnOnce() -> T) -> Result<T> {
         match part {
             Err(error @ (Error::Corrupt(_) | Error::Io { .. } | Error::Unsupported(_)))
@@ -94,7 +90,7 @@ impl Volume {
             let (found, next) = match slots.next_item(slot) {
                 Ok(Some(item)) => item,
                 Ok(None) => break,
-                // The rest cannot be read.
+                // The rest of the directory cannot be read.
                 Err(error) => {
                     damage.push(error);
                     break;
@@ -192,7 +188,7 @@ impl Volume {
             contiguous: false,
         };
         let chain = clusters::chain(self, None, at, data)?;
-        // At most MAX_TABLE.
+        // At most `MAX_TABLE` bytes.
         let mut table = vec![0; usize_from(len)];
         self.read_chain(&chain, 0, &mut table)?;
         let (found, actual) = (entry.table_checksum.get(), upcase::checksum(&table));

@@ -1,4 +1,4 @@
-//! The parts of a volume that hold no file: boot regions, FAT, bitmap, and free clusters.
+//! The regions of a volume that belong to no file: boot regions, FAT, bitmap, and free clusters.
 
 use std::ops::ControlFlow;
 
@@ -8,13 +8,10 @@ use forerun_vfs::{Region, RegionKind, Result};
 use crate::ondisk::FIRST_CLUSTER;
 use crate::volume::Volume;
 
-/// Bytes of the bitmap that are looked at together.
+/// Bytes of the bitmap that one read fetches.
 const STEP: usize = 64 << 10;
 
-/// Visits them, the free clusters last and in order.
-///
-/// # Errors
-/// `Io` if the bitmap cannot be read.
+/// Visits the regions. The free clusters come last, in order.
 pub fn visit(volume: &Volume, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) -> Result<()> {
     let boot = &volume.boot;
     let fats = boot.fat_len * u64::from(boot.fats);
@@ -39,10 +36,9 @@ pub fn visit(volume: &Volume, visit: &mut dyn FnMut(Region) -> ControlFlow<()>) 
     free.run(len)
 }
 
-/// Runs of clusters that the bitmap marks free.
 struct FreeRuns<'a> {
     volume: &'a Volume,
-    /// First cluster of the run that is not at its end, counted from 0.
+    /// First cluster of the current run, counted from 0; `None` outside of a run.
     start: Option<u32>,
     visit: &'a mut dyn FnMut(Region) -> ControlFlow<()>,
 }
@@ -58,7 +54,7 @@ impl FreeRuns<'_> {
             self.volume.read_chain(&self.volume.bitmap, at, now)?;
             at += u64_from(now.len());
             for &byte in &*now {
-                // Most bytes are the same as those before them.
+                // Most bytes equal the one before.
                 let is_all_as_before = match self.start {
                     Some(_) => byte == 0,
                     None => byte == u8::MAX,

@@ -1,12 +1,12 @@
-//! Paths of a walk, without a copy of the whole path for each file.
+//! Paths of a tree walk, without a copy of the whole path per file.
 
 use std::rc::Rc;
 
-/// A directory or file of a walk, with its path from the root.
+/// A directory or file of a walk. It links to its parent.
 pub struct Step {
     above: Option<Rc<Self>>,
     name: Vec<u8>,
-    /// Number of directories above it, the root left out.
+    /// Number of parent directories, without the root.
     pub depth: usize,
 }
 
@@ -20,7 +20,7 @@ impl Step {
         })
     }
 
-    /// Returns the path, without a slash in front.
+    /// Returns the path without a leading slash.
     pub fn path(&self) -> Vec<u8> {
         let mut names = vec![self.name.as_slice()];
         let mut above = self.above.as_deref();

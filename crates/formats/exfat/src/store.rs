@@ -5,41 +5,40 @@ use std::sync::Arc;
 use forerun_io::{Group, WriteBack};
 use forerun_vfs::OpenMutWith;
 
-/// The steps in which changes become durable. All writes of one step are on the device before the first
-/// of the next; `docs/formats/exfat.md` says why they have this order.
+/// The steps in which changes become durable. All writes of a step are on the device before the
+/// first write of the next; `docs/formats/exfat.md` explains the order.
 pub mod group {
     use super::Group;
 
-    /// `VolumeDirty` is set.
+    /// Sets `VolumeDirty`.
     pub const MARK: Group = Group(0);
-    /// Clusters are marked used. Clusters of directories are cleared, and so are sectors behind the end
-    /// of a directory that are not empty.
+    /// Marks clusters used. Clears the clusters of directories, and non-empty sectors behind the
+    /// end of a directory.
     pub const ALLOCATE: Group = Group(1);
-    /// Words of the FAT link to these clusters.
+    /// Writes FAT words that link to these clusters.
     pub const LINK: Group = Group(2);
-    /// Parts of new sets behind their first sector; unused entries up to the sector of a new set.
+    /// Writes the parts of new sets behind their first sector, and unused entries up to the sector
+    /// of a new set.
     pub const BEHIND: Group = Group(3);
-    /// Sets, new, changed and removed.
+    /// Writes new, changed and removed sets.
     pub const ENTRIES: Group = Group(4);
-    /// Sets that move to another sector are marked as departed, in the same step as sets that stay.
+    /// Marks moving sets as departed, in the same step as sets that stay.
     pub const DEPART: Group = ENTRIES;
-    /// Moved sets are written to their new sector.
+    /// Writes moved sets to their new sector.
     pub const ARRIVE: Group = Group(6);
-    /// Sets that were replaced; parts of removed sets behind their first sector.
+    /// Removes replaced sets, and the parts of removed sets behind their first sector.
     pub const LATE: Group = Group(7);
-    /// Parts of these behind their first sector.
+    /// Removes the parts of replaced sets behind their first sector.
     pub const LAST: Group = Group(8);
-    /// The pointers of moved sets are cleared in their old places.
+    /// Clears the pointers of moved sets at their old locations.
     pub const LEFT: Group = Group(9);
-    /// Writes that may become durable at any time after the commit that allows them: chains are
-    /// cut, clusters are marked free, pointers are cleared in sets that arrived. They are written
-    /// with the next commit.
+    /// Writes that may become durable at any time after the commit that allows them: truncates
+    /// chains, marks clusters free, clears pointers in moved sets. The next commit writes them.
     pub const FREE: Group = Group(10);
-    /// `VolumeDirty` is cleared.
+    /// Clears `VolumeDirty`.
     pub const CLEAR: Group = Group(11);
 }
 
-/// The device, and the options of writing to it.
 pub struct Store {
     pub back: Arc<WriteBack>,
     pub dirsync: bool,
@@ -50,7 +49,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// Returns a store that writes to `back`.
     pub fn new(back: Arc<WriteBack>, with: &OpenMutWith) -> Self {
         Self {
             back,
@@ -62,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Returns the number of bytes that are written whole or not at all.
+    /// Returns the number of bytes that the device writes completely or not at all.
     pub fn sector_size(&self) -> u64 {
         self.back.sector_size().into()
     }

@@ -1,21 +1,21 @@
-//! The up-case table, by which names are compared without case.
+//! The up-case table, with which names are compared without case.
 
 use crate::error::Check;
 
-/// Most bytes of a table: 65,536 characters of one word each, and as much again for the pairs of the
-/// compressed form.
+/// Longest table in bytes: 65,536 characters of one word each, and the same again for the pairs of
+/// the compressed form.
 pub const MAX_TABLE: u64 = 4 * 65_536;
-/// The word that starts a run of characters that map to themselves, in the compressed form.
+/// In the compressed form, starts a run of characters that map to themselves.
 const IDENTITY: u16 = 0xFFFF;
 
-/// The table, one word for each character of 16 bits.
+/// The table, with one word per 16-bit character.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Upcase {
     map: Vec<u16>,
 }
 
 impl Upcase {
-    /// Returns a table for ASCII only, for use before the volume's own is read.
+    /// Returns a table for ASCII only, for use before the volume's own table is read.
     pub fn ascii() -> Self {
         let upper = |unit: u16| u8::try_from(unit).map_or(unit, |c| c.to_ascii_uppercase().into());
         Self {
@@ -23,17 +23,15 @@ impl Upcase {
         }
     }
 
-    /// Parses a table in either of its forms (7.2.5). Characters behind its end map to themselves.
-    ///
-    /// # Errors
-    /// `UpcaseLen`, and `UpcaseMandatory` for one of the first 128 characters.
+    /// Parses a table in either form (7.2.5). Characters after its end map to themselves. The
+    /// mapping of the first 128 characters is mandatory.
     pub fn parse(bytes: &[u8]) -> Result<Self, Check> {
         let mut map: Vec<u16> = (0..=u16::MAX).collect();
         let words = bytes.chunks_exact(2);
         let mut words = words.map(|word| word.try_into().map_or(0, u16::from_le_bytes));
         let mut at = 0_usize;
         while let Some(word) = words.next() {
-            // The last character may map to itself in the plain form.
+            // In the plain form, the last character may map to itself.
             if word == IDENTITY && at < usize::from(u16::MAX) {
                 at += usize::from(words.next().unwrap_or(0));
             } else {
@@ -54,17 +52,15 @@ impl Upcase {
         Ok(Self { map })
     }
 
-    /// Returns the upper case of one UTF-16 unit.
     pub fn unit(&self, unit: u16) -> u16 {
         self.map[usize::from(unit)]
     }
 
-    /// Returns a name in upper case.
     pub fn name(&self, name: &[u16]) -> Vec<u16> {
         name.iter().map(|&unit| self.unit(unit)).collect()
     }
 
-    /// Returns whether two names differ in case only.
+    /// Returns whether two names are equal apart from case.
     pub fn same(&self, a: &[u16], b: &[u16]) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| self.unit(a) == self.unit(b))
     }
@@ -78,7 +74,7 @@ impl Upcase {
     }
 }
 
-/// Returns the `TableChecksum` of a table as it is on the volume (7.2.2).
+/// Returns the `TableChecksum` of an encoded table (7.2.2).
 pub fn checksum(table: &[u8]) -> u32 {
     table.iter().fold(0_u32, |sum, &byte| {
         sum.rotate_right(1).wrapping_add(u32::from(byte))

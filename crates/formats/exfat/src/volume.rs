@@ -1,4 +1,4 @@
-//! An open volume: its description, and reading of metadata. Nothing in here changes while the volume is
+//! An open volume: its description, and reads of metadata. It does not change while the volume is
 //! open.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,7 +13,6 @@ use crate::name;
 use crate::ondisk::{ENTRY_LEN, MAX_SLOTS, volume_flag};
 use crate::upcase::Upcase;
 
-/// The state that all parts of the driver share.
 pub struct Volume {
     pub boot: Boot,
     pub source: Arc<dyn ReadAt>,
@@ -22,22 +21,21 @@ pub struct Volume {
     pub upcase: Upcase,
     /// Clusters of the active allocation bitmap.
     pub bitmap: Chain,
-    /// `VolumeGuid`, if there is one.
     pub guid: Option<[u8; 16]>,
-    /// `VolumeDirty` was set: sets may have been on their way when the power failed.
+    /// `VolumeDirty` was set when the volume was opened, so moves of sets may be incomplete.
     pub recovers: bool,
-    /// Whether the backup boot region had to be used.
+    /// The backup boot region was used.
     pub from_backup: bool,
-    /// Whether damage is passed over wherever something can still be read.
+    /// Rescue mode: the driver skips damage and reads what it can.
     pub rescue: bool,
-    /// Damage that was passed over when the volume was opened.
+    /// Damage that was skipped when the volume was opened.
     pub passed_over: Vec<Error>,
     hasher: RandomState,
 }
 
 impl Volume {
-    /// Returns a volume of which only the boot sector is known: without bitmap, and with an up-case
-    /// table for ASCII only. An opening and a repair look for the rest.
+    /// Returns a volume of which only the boot sector is known: no bitmap, and an up-case table for
+    /// ASCII. Opening and repair then read the rest.
     pub(crate) fn bare(source: Arc<dyn ReadAt>, limits: Limits, boot: Boot) -> Self {
         Self {
             recovers: boot.flags & volume_flag::VOLUME_DIRTY != 0,
@@ -55,18 +53,14 @@ impl Volume {
         }
     }
 
-    /// Reads metadata.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let len = out.len();
         let read = self.source.read_exact_at(offset, out);
         read.map_err(|error| Error::io(offset, len, error))
     }
 
-    /// Returns a name's key in directory indexes. Names that differ in case only share a key; the hash
-    /// has a random seed, so that an image cannot be made to contain many names that collide.
+    /// Returns the key of a name in directory indexes. Names that differ only in case share a key.
+    /// The hash has a random seed, so that no image can contain many names that collide.
     pub fn name_key(&self, name: &[u16]) -> u32 {
         let mut hasher = self.hasher.build_hasher();
         for &unit in name {
@@ -76,7 +70,7 @@ impl Volume {
         u32::from_le_bytes([a, b, c, d])
     }
 
-    /// Returns the form that all spellings of a name share: in upper case, without dots at the end.
+    /// Returns the form that all spellings of a name share: upper case, no dots at the end.
     pub fn fold(&self, name: &[u8]) -> Vec<u8> {
         let Some(units) = name::to_units(name) else {
             return name.to_vec();
@@ -88,8 +82,8 @@ impl Volume {
         }
     }
 
-    /// Returns offset and length of the contiguous pieces that hold `len` bytes of a chain from `from`
-    /// on.
+    /// Returns offset and length of the contiguous ranges that hold `len` bytes of a chain from
+    /// `from` on.
     pub fn pieces(&self, chain: &Chain, from: u64, len: u64) -> Vec<(u64, u64)> {
         let size = self.boot.cluster_size();
         let mut pieces = Vec::new();
@@ -108,10 +102,6 @@ impl Volume {
         pieces
     }
 
-    /// Reads bytes of a chain.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub fn read_chain(&self, chain: &Chain, from: u64, out: &mut [u8]) -> Result<()> {
         let mut out = out;
         for (offset, len) in self.pieces(chain, from, u64_from(out.len())) {
@@ -122,13 +112,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns the number of entries that a directory with these clusters has room for.
+    /// Returns the number of slots of a directory with these clusters.
     pub fn slots(&self, chain: &Chain) -> u32 {
         let len = u64::from(chain.clusters()) << self.boot.cluster_bits;
         u32::try_from(len / ENTRY_LEN).map_or(MAX_SLOTS, |slots| slots.min(MAX_SLOTS))
     }
 
-    /// Counts the clusters that are marked free.
     pub fn count_free(&self) -> Result<u64> {
         let (mut at, mut used) = (0_u64, 0_u64);
         let len = u64::from(self.boot.clusters).div_ceil(8);

@@ -1,7 +1,7 @@
-//! Tests of threads that use one volume concurrently, in orders that a scheduler chooses.
+//! Tests of threads that use one volume concurrently, in interleavings that a scheduler chooses.
 //!
-//! Whatever the order, each operation succeeds. At the end the volume has as much free space as at
-//! the start, no file without a name is left, and `VolumeDirty` is clear.
+//! In each interleaving, every operation must succeed. At the end, the volume has as much free
+//! space as at the start, no nameless file exists, and `VolumeDirty` is clear.
 #![allow(clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
@@ -17,12 +17,13 @@ use super::Exfat;
 use crate::fuzzing;
 use crate::ondisk::volume_flag;
 
-/// Orders that each test tries.
+/// Interleavings that each test tries.
 const ORDERS: usize = 1000;
 
 type Part = Box<dyn FnOnce(&Exfat) -> Result<()> + Send>;
 
-/// Returns a volume whose root has room for the names of the tests, so that it need not grow.
+/// Returns a volume whose root directory has enough free slots for the tests, so that it need not
+/// grow.
 fn volume() -> Arc<Exfat> {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(fuzzing::image()));
     let fs = Exfat::open_mut(OpenMutWith::new(device)).unwrap();
@@ -51,7 +52,6 @@ fn write(fs: &Exfat, node: NodeId, len: u64) -> Result<()> {
     fs.written(node, 0..len, Timestamp::default())
 }
 
-/// Creates a file of three clusters and opens it.
 fn opened(fs: &Exfat, name: &str) -> NodeId {
     let node = create(fs, name).unwrap();
     fs.open(node).unwrap();
@@ -59,8 +59,8 @@ fn opened(fs: &Exfat, name: &str) -> NodeId {
     node
 }
 
-/// Runs the parts that `prepare` returns as threads of one volume, in many orders, and checks what
-/// each order leaves.
+/// Runs the closures that `prepare` returns as threads on one volume, in many interleavings, and
+/// checks the volume after each.
 fn explore(prepare: impl Fn(&Exfat) -> Vec<Part> + Send + Sync + 'static) {
     let run = move || {
         let fs = volume();

@@ -1,6 +1,6 @@
-//! Entry points for fuzz targets, and a volume to start from. Not for users.
+//! Entry points for fuzz targets, and a small volume to start from. Not for users.
 //!
-//! They are plain functions over bytes, so that the same code runs under a fuzzer and, over mutated
+//! They are plain functions over bytes, so that the same code runs under a fuzzer and, with mutated
 //! seeds, in ordinary tests. They panic only if the driver breaks its contract.
 
 mod parts;
@@ -26,7 +26,7 @@ pub use parts::{
 };
 pub use repairing::mend;
 
-/// Returns the check behind an error as text, for tests of exact errors; nothing for other errors.
+/// Returns the failed check of an error as text; `None` for other errors.
 #[must_use]
 pub fn check_of(error: &Error) -> Option<String> {
     match error {
@@ -35,8 +35,8 @@ pub fn check_of(error: &Error) -> Option<String> {
     }
 }
 
-/// Opens `bytes` as an image, after correcting the checksums of the boot regions, and reads and checks
-/// every node. Returns the errors and the findings of `check`.
+/// Corrects the checksums of the boot regions, opens `bytes` as an image, reads and checks every
+/// node. Returns the errors and the findings of `check`.
 pub fn walk(bytes: &[u8]) -> Vec<Error> {
     let mut bytes = bytes.to_vec();
     seal(&mut bytes);
@@ -48,7 +48,7 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
     }
 }
 
-/// Parses `bytes` as a set and as an up-case table.
+/// Parses `bytes` as an entry set and as an up-case table.
 pub fn parts(bytes: &[u8]) {
     if let Ok(set) = EntrySet::parse(bytes.to_vec()) {
         let upcase = Upcase::ascii();
@@ -88,7 +88,7 @@ pub fn operations(input: &[u8], seed: &[u8]) {
     walk(&device.to_vec());
 }
 
-/// Runs one operation: its kind, directory, name and number come from the bytes.
+/// Runs one operation. The bytes give its kind, directory, name and number.
 fn operate(fs: &Exfat, operation: &[u8]) -> Result<()> {
     let [what, place, which, number] = *operation else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A volume of 40 KiB with all constructions of the format, made from the driver's own encoders.
+//! A volume of 40 KiB with all constructions of the format, made with the driver's own encoders.
 
 use forerun_io::u64_from;
 use zerocopy::{FromZeros, IntoBytes};
@@ -12,22 +12,20 @@ use crate::ondisk::{
 use crate::time::Stamp;
 use crate::upcase::{self, Upcase};
 
-/// Bytes of a sector, and of a cluster.
+/// Bytes of a sector and of a cluster.
 pub const SECTOR: usize = 512;
-/// Offset of the FAT.
 pub const FAT: usize = 24 * SECTOR;
 /// Offset of cluster 2.
 pub const HEAP: usize = 26 * SECTOR;
 pub const CLUSTERS: u32 = 56;
-/// First cluster of the root directory.
 pub const ROOT: u32 = 4;
-/// First cluster of the file in pieces.
+/// First cluster of the fragmented file.
 pub const PIECES: u32 = 6;
-/// The cluster of the directory.
+/// Cluster of the subdirectory.
 pub const DIR: u32 = 9;
 /// First cluster of the contiguous file.
 pub const WHOLE: u32 = 12;
-/// Slots in the root: the file in pieces, the directory, the file with entries of its own.
+/// Root slots of the fragmented file, the subdirectory, and the file with vendor entries.
 pub const SLOTS: [usize; 3] = [4, 7, 10];
 
 const TIME: Stamp = Stamp {
@@ -36,7 +34,6 @@ const TIME: Stamp = Stamp {
     offset: 0x84,
 };
 
-/// Returns the offset of a cluster.
 #[must_use]
 pub fn cluster(number: u32) -> usize {
     HEAP + forerun_io::usize_from(u64::from(number) - 2) * SECTOR
@@ -48,7 +45,7 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Returns an up-case table for `a` to `z` only.
+/// Returns an up-case table that maps `a` to `z` only.
 fn table() -> Vec<u8> {
     let words = [0xFFFF, 0x61].into_iter().chain(0x41..=0x5A_u16);
     words.flat_map(u16::to_le_bytes).collect()
@@ -58,7 +55,7 @@ fn name(text: &str) -> Vec<u16> {
     text.encode_utf16().collect()
 }
 
-/// Corrects the checksums of both boot regions, whatever the bytes are.
+/// Corrects the checksums of both boot regions.
 pub fn seal(image: &mut [u8]) {
     for start in [0, 12 * SECTOR] {
         let sum = boot::checksum(image.get(start..start + 11 * SECTOR).unwrap_or_default());
@@ -155,7 +152,7 @@ fn root() -> Vec<u8> {
     let mut dir = EntrySet::new(&name("dir"), attribute::DIRECTORY, TIME, &upcase);
     dir.set_data(at(DIR, 512, true), 512);
     root.extend(dir.bytes());
-    // An entry of unknown type with a cluster, kept with its file.
+    // An entry of unknown type with a cluster, which the driver keeps with its file.
     let mut bytes = EntrySet::new(&name("vendor"), attribute::READ_ONLY, TIME, &upcase)
         .bytes()
         .to_vec();
@@ -170,7 +167,7 @@ fn root() -> Vec<u8> {
     let sum = checksum(&bytes);
     put(&mut bytes, 2, &sum.to_le_bytes());
     root.extend(bytes);
-    // Across the border between clusters, after a slot that is not in use.
+    // This set crosses a cluster border, after an unused slot.
     root.extend([[0x05; ENTRY]; 1].concat());
     let mut far = EntrySet::new(
         &name("far away and long"),

@@ -1,4 +1,4 @@
-//! Repair of arbitrary bytes.
+//! Repairs arbitrary bytes.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use forerun_vfs::Error;
 use super::{limits, seal, walk};
 use crate::repair::{Answer, Finding, RepairOptions, repair};
 
-/// Repairs `bytes` as an image, after correcting the checksums of the boot regions: first with the
+/// Repairs `bytes` as an image after correcting the checksums of the boot regions: first with the
 /// bits of `answers` as answers to the findings, then with yes to all. Returns the findings of
-/// `check` if the repair has left nothing.
+/// `check` if the repair reports nothing unrepaired.
 pub fn mend(bytes: &[u8], answers: u64) -> Vec<Error> {
     let mut bytes = bytes.to_vec();
     seal(&mut bytes);

@@ -1,4 +1,4 @@
-//! Creation of files and directories.
+//! Creates files and directories.
 
 use forerun_vfs::{Error, FileType, NewNode, NodeId, Result};
 
@@ -9,10 +9,7 @@ use crate::ondisk::attribute;
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Creates `name` in `dir`.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::create`](forerun_vfs::FileSystemMut::create).
+    /// Implements [`FileSystemMut::create`](forerun_vfs::FileSystemMut::create).
     pub fn create(&mut self, dir: NodeId, name: &[u8], new: &NewNode) -> Result<NodeId> {
         let store = self.writable()?;
         let attributes = match new.kind {

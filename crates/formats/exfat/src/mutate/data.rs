@@ -1,4 +1,4 @@
-//! Writes of file data: their places, and their changes of the set.
+//! Writes file data: maps ranges to extents, and updates the entry sets.
 
 use std::ops::Range;
 
@@ -8,10 +8,7 @@ use crate::nodes::ROOT;
 use crate::session::{Node, Session, stored};
 
 impl Session<'_> {
-    /// Reads a file that may be written.
-    ///
-    /// # Errors
-    /// `IsADirectory`, `Unsupported`.
+    /// Loads a regular file that may be written.
     pub fn file(&mut self, id: NodeId) -> Result<Node> {
         if id == ROOT {
             return Err(Error::IsADirectory);
@@ -25,10 +22,8 @@ impl Session<'_> {
     }
 
     /// Returns the extents for a write of `range`. They begin at the end of the valid data if the
-    /// write begins behind it.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::map_write`](forerun_vfs::FileSystemMut::map_write).
+    /// write begins behind it. Implements
+    /// [`FileSystemMut::map_write`](forerun_vfs::FileSystemMut::map_write).
     pub fn map_write(&mut self, id: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
         let node = self.file(id)?;
         if range.start >= range.end {
@@ -47,10 +42,8 @@ impl Session<'_> {
         Ok(extents)
     }
 
-    /// Records that the bytes of a write are on the device.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::written`](forerun_vfs::FileSystemMut::written).
+    /// Records that the bytes of a write are on the device. Implements
+    /// [`FileSystemMut::written`](forerun_vfs::FileSystemMut::written).
     pub fn written(&mut self, id: NodeId, range: Range<u64>, time: Timestamp) -> Result<()> {
         let store = self.writable()?;
         let mut node = self.file(id)?;
@@ -61,7 +54,7 @@ impl Session<'_> {
         let chain = self.chain(id)?;
         let room = u64::from(chain.clusters()) << self.volume.boot.cluster_bits;
         if range.end > room {
-            // Another request has cut the file meanwhile.
+            // Another request has truncated the file meanwhile.
             return Err(Error::StaleNode(id));
         }
         let len = node.set.data().len.max(range.end);
@@ -78,10 +71,7 @@ impl Session<'_> {
         self.update(&node)
     }
 
-    /// Allocates `range` ahead.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::allocate`](forerun_vfs::FileSystemMut::allocate).
+    /// Implements [`FileSystemMut::allocate`](forerun_vfs::FileSystemMut::allocate).
     pub fn allocate(&mut self, id: NodeId, range: Range<u64>, keep_size: bool) -> Result<()> {
         let mut node = self.file(id)?;
         let len = node.set.data().len;
@@ -90,7 +80,7 @@ impl Session<'_> {
             let room = self.volume.boot.clusters_for(len) << self.volume.boot.cluster_bits;
             return match range.end <= room {
                 true => Ok(()),
-                // A set cannot describe clusters behind its length.
+                // An entry set cannot describe clusters behind its length.
                 false => Err(Error::Unsupported(
                     "allocating behind the end of a file".into(),
                 )),
@@ -105,19 +95,16 @@ impl Session<'_> {
         self.update(&node)
     }
 
-    /// Returns whether the end of a use may free clusters: the node has no name, or more clusters
-    /// than its length takes. A volume that takes no more changes frees nothing.
+    /// Returns whether the last release of the node frees clusters: the node has no name, or more
+    /// clusters than its length needs. A volume that refuses changes frees nothing.
     pub fn frees_at_release(&self, id: NodeId) -> bool {
         let pending = &self.state.pending;
         let has_spare = pending.orphan(id).is_some() || pending.ahead.contains(&id);
         has_spare && self.writable().is_ok()
     }
 
-    /// Ends one use of a node. The last one frees the clusters of a node without a name, and those
-    /// beyond the length of any other.
-    ///
-    /// # Errors
-    /// The errors of the device.
+    /// Ends one use of a node. The last release frees all clusters of a nameless node, and the
+    /// clusters beyond the length of any other.
     pub fn release(&mut self, id: NodeId) -> Result<()> {
         if self.state.pending.release(id) {
             self.free_unused(id)
@@ -126,7 +113,7 @@ impl Session<'_> {
         }
     }
 
-    /// Frees the clusters that a node without uses no longer needs.
+    /// Frees the clusters that a node without users no longer needs.
     fn free_unused(&mut self, id: NodeId) -> Result<()> {
         if self.state.pending.orphan(id).is_some() {
             return self.bury(id);
@@ -138,10 +125,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Ends every use that is left, and makes everything durable.
-    ///
-    /// # Errors
-    /// The first error of the device or of a damaged node. Other nodes are freed nevertheless.
+    /// Ends all uses, and makes everything durable. Returns the first error, but still frees the
+    /// other nodes.
     pub fn finish(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         if self.writable().is_ok() {

@@ -1,12 +1,11 @@
-//! Ids that the caller holds no longer.
+//! Forgets ids that the caller no longer holds.
 
 use forerun_vfs::NodeId;
 
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Drops the state kept for a caller that holds the id of a node. If pending changes use the
-    /// id, the next commit drops it.
+    /// Drops the state kept for an id. If pending changes use the id, the next commit drops it.
     pub fn forget_id(&mut self, id: NodeId) {
         let pending = &self.state.pending;
         if pending.is_open(id) || pending.orphan(id).is_some() {
@@ -25,7 +24,7 @@ impl Session<'_> {
         }
     }
 
-    /// Calls [`forget_id`](Self::forget_id) for the ids that waited for a commit.
+    /// Drops the ids that waited for a commit.
     pub fn forget_ids(&mut self) {
         for id in std::mem::take(&mut self.state.pending.forgotten) {
             self.forget_id(id);

@@ -1,5 +1,3 @@
-//! The volume's label.
-
 use forerun_vfs::Result;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -11,10 +9,7 @@ use crate::session::Session;
 use crate::store::group;
 
 impl Session<'_> {
-    /// Returns the slot of the label and the label; nothing if the root has no such entry.
-    ///
-    /// # Errors
-    /// `Io`, and the errors of the root's chain.
+    /// Returns the slot and the text of the label; `None` if the root has no label entry.
     pub fn label(&mut self) -> Result<Option<(u32, Vec<u16>)>> {
         let chain = self.chain(ROOT)?;
         let mut slots = Slots::new(self.volume, &chain, None);
@@ -33,10 +28,7 @@ impl Session<'_> {
         Ok(None)
     }
 
-    /// Sets the label of the volume.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::set_label`](forerun_vfs::FileSystemMut::set_label).
+    /// Implements [`FileSystemMut::set_label`](forerun_vfs::FileSystemMut::set_label).
     pub fn set_label(&mut self, label: &[u8]) -> Result<()> {
         let units = name::for_label(label)?;
         let mut entry = LabelEntry::new_zeroed();

@@ -1,5 +1,5 @@
-//! Changes of a volume, one kind in each file. Each takes the clusters and slots that it needs
-//! before it changes anything, so that a full volume is left as it was.
+//! Changes a volume, one kind of change per file. Each change allocates its clusters and slots
+//! before it changes anything, so that a full volume stays unchanged.
 
 mod attributes;
 mod create;

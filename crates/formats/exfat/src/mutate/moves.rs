@@ -1,4 +1,4 @@
-//! The steps of moves of sets from one sector to another: see [`moving`](crate::moving).
+//! The steps of a move of an entry set from one sector to another: see [`moving`](crate::moving).
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::place::Place;
 use crate::session::{FoundName, Node, Session};
 use crate::store::{Store, group};
 
-/// A set with its directory, first slot and place.
+/// A set with its directory, first slot and location.
 pub struct SetToMove<'a> {
     pub dir: NodeId,
     pub slot: u32,
@@ -23,11 +23,8 @@ pub struct SetToMove<'a> {
 }
 
 impl Session<'_> {
-    /// Moves the set of a node to slots in another sector, which are free or those of a set that it
-    /// replaces. `set` is the set to write there.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Moves the set of a node to slots in another sector. The slots are free, or belong to the set
+    /// that it replaces. `set` is the set to write there.
     pub fn move_away(
         &mut self,
         from: &SetToMove<'_>,
@@ -63,17 +60,18 @@ impl Session<'_> {
         Ok(place)
     }
 
-    /// Writes a set over another set. See [`can_replace`](Self::can_replace).
+    /// Overwrites a set with another one. The caller has checked
+    /// [`can_replace`](Self::can_replace).
     fn overwrite(&mut self, dir: NodeId, slot: u32, old: &EntrySet, set: &EntrySet) -> Result<()> {
         if self.is_whole(slot, old) {
             self.write_over(dir, slot, old, set, group::ARRIVE)
         } else {
-            // The same name: only the head differs.
+            // The name is the same, so only the first two entries differ.
             self.write_slots(dir, slot, set.head(), group::ARRIVE, group::ARRIVE)
         }
     }
 
-    /// Returns whether a set can replace another by one write.
+    /// Returns whether one write can replace a set with another.
     pub fn can_replace(&self, entry: &FoundName, set: &EntrySet) -> bool {
         let old = &entry.node.set;
         if self.is_whole(entry.slot, old) {
@@ -84,7 +82,7 @@ impl Session<'_> {
         }
     }
 
-    /// Marks a set as on its way to `place`.
+    /// Marks a set unused, with a pointer to its new location `place`.
     fn depart(&mut self, from: &SetToMove<'_>, place: Place) -> Result<()> {
         let mut bytes = unused_set(from.set);
         let pointer = place.pointer().to_le_bytes();
@@ -100,11 +98,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Clears the pointers of moved sets, now that all of them are on the device. Those of the old sets
-    /// come first: an old set with a pointer that no set returns would be taken for the live copy.
-    ///
-    /// # Errors
-    /// `Write`, `Io`.
+    /// Clears the pointers of moved sets after all new sets are on the device. The pointers of the
+    /// old sets are cleared first: an old set whose pointer is not returned would be taken for the
+    /// live copy.
     pub fn arrived(&mut self, store: &Store) -> Result<()> {
         let origins = self
             .state
@@ -128,9 +124,6 @@ impl Session<'_> {
     }
 
     /// Completes moves of a directory's sets that a power cut interrupted.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn end_moves(
         &mut self,
         dir: NodeId,
@@ -154,11 +147,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Marks name entries unused that a power cut left over from a removal: the first sector of their
-    /// set was marked, the others were not. Their slots are free after the next commit.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Marks name entries unused that an interrupted removal left: only the first sector of their
+    /// set was marked. Their slots are free after the next commit.
     pub fn clear_strays(&mut self, dir: NodeId, strays: &[u32]) -> Result<()> {
         if self.writable().is_err() || !self.volume.recovers {
             return Ok(());
@@ -180,10 +170,7 @@ impl Session<'_> {
     }
 
     /// Clears entries that a power cut left behind the end of a directory. No system reads them,
-    /// `fsck.exfat` calls them damage, and Linux refuses to use such slots.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// but `fsck.exfat` reports them as damage, and Linux refuses to use such slots.
     pub fn clear_behind_end(&mut self, dir: NodeId, slots: Range<u32>) -> Result<()> {
         if self.writable().is_err() || slots.is_empty() {
             return Ok(());
@@ -192,11 +179,8 @@ impl Session<'_> {
         self.write_slots(dir, slots.start, &zeros, group::ALLOCATE, group::ALLOCATE)
     }
 
-    /// Clears the pointer to the old place of a set that arrived just before a power cut, and the one
-    /// there. To be called before the set changes: the old set must not be taken for the live copy.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Clears both pointers of a move that completed just before a power cut. Call it before the
+    /// set changes, so that the old set is not taken for the live copy.
     pub fn forget_origin(&mut self, node: &mut Node) -> Result<()> {
         let (pointer, place) = (node.set.pointer(), node.place);
         let Some(place) = place.filter(|_| pointer != 0 && self.volume.recovers) else {
@@ -214,10 +198,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Commits pending moves, before a change of names that may concern them.
-    ///
-    /// # Errors
-    /// The errors of the device.
+    /// Commits pending moves, before a change of names that they may conflict with.
     pub fn after_moves(&mut self) -> Result<()> {
         if self.state.pending.moves.is_empty() {
             Ok(())

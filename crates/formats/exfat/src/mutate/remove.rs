@@ -1,4 +1,4 @@
-//! Removal of names, and of nodes that have lost their last name.
+//! Removes names, and nodes that have lost their last name.
 
 use forerun_vfs::{Error, FileType, NodeId, Result};
 
@@ -9,14 +9,10 @@ use crate::session::{Node, Session};
 use crate::store::group;
 use crate::time::now;
 
-/// Clusters, as first cluster and count of each run.
 type Clusters = Vec<(u32, u32)>;
 
 impl Session<'_> {
-    /// Removes a file's name.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::unlink`](forerun_vfs::FileSystemMut::unlink).
+    /// Implements [`FileSystemMut::unlink`](forerun_vfs::FileSystemMut::unlink).
     pub fn unlink(&mut self, dir: NodeId, name: &[u8]) -> Result<()> {
         self.after_moves()?;
         let mut entry = self.find(dir, name)?.ok_or(Error::NotFound)?;
@@ -27,10 +23,7 @@ impl Session<'_> {
         self.remove(dir, entry.slot, &mut entry.node)
     }
 
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::rmdir`](forerun_vfs::FileSystemMut::rmdir).
+    /// Implements [`FileSystemMut::rmdir`](forerun_vfs::FileSystemMut::rmdir).
     pub fn rmdir(&mut self, dir: NodeId, name: &[u8]) -> Result<()> {
         self.after_moves()?;
         let mut entry = self.find(dir, name)?.ok_or(Error::NotFound)?;
@@ -50,10 +43,8 @@ impl Session<'_> {
         }
     }
 
-    /// Fails unless the directory is empty.
-    ///
-    /// # Errors
-    /// `NotEmpty`; `Corrupt` if damage hides whether the directory is empty.
+    /// Fails with `NotEmpty` unless the directory is empty, and with `Corrupt` if damage prevents
+    /// the answer.
     pub fn is_empty(&mut self, dir: NodeId) -> Result<()> {
         let index = self.index(dir)?;
         match &index.damaged {
@@ -71,16 +62,13 @@ impl Session<'_> {
         self.touch(dir, now())
     }
 
-    /// Returns the clusters of a node whose name is about to be removed. If damage hides them and
-    /// is to be passed over, returns none, and they stay marked used.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Io`.
+    /// Returns the clusters of a node whose name is about to be removed. Returns `None` if damage
+    /// hides them and the options tolerate damage; the clusters then stay marked used.
     pub fn clusters_to_free(&mut self, node: &Node) -> Result<Option<Clusters>> {
         match self.clusters_of(node) {
             Ok(clusters) => Ok(Some(clusters)),
             Err(Error::Corrupt(_)) if self.store.is_some_and(|s| s.continue_on_error) => {
-                // A check finds the clusters that are left over.
+                // A check finds these lost clusters.
                 self.state.pending.was_dirty = true;
                 Ok(None)
             }
@@ -102,8 +90,8 @@ impl Session<'_> {
         Ok(clusters)
     }
 
-    /// Returns the allocations of benign sets in an empty directory: these are freed with the entries
-    /// (8.2).
+    /// Returns the allocations of benign sets in an empty directory, which are freed with their
+    /// entries (8.2).
     fn allocations_within(&mut self, dir: NodeId) -> Result<Vec<Allocation>> {
         let chain = self.chain(dir)?;
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
@@ -117,10 +105,7 @@ impl Session<'_> {
         Ok(found)
     }
 
-    /// Frees the clusters of a node that has lost its last name, now or at the end of its last use.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Frees the clusters of a node that has lost its last name, now or at its last release.
     pub fn nameless(&mut self, node: &Node, clusters: Option<Clusters>) -> Result<()> {
         let is_directory = node.set.file_type() == FileType::Directory;
         if is_directory {
@@ -147,10 +132,7 @@ impl Session<'_> {
         self.state.pending.cut_nodes.remove(&id);
     }
 
-    /// Frees a node without a name at the end of its last use.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Io`.
+    /// Frees a nameless node at its last release.
     pub fn bury(&mut self, id: NodeId) -> Result<()> {
         let node = self.load(id)?;
         let clusters = self.clusters_to_free(&node)?;

@@ -1,7 +1,7 @@
-//! Renames.
+//! Renames nodes.
 //!
-//! Within one sector a rename is one write. Across sectors it is a move in steps, in which the old name
-//! exists until the new one does: see [`moving`](crate::moving).
+//! A rename within one sector is one write. A rename across sectors is a move in steps, in which
+//! the old name exists until the new one does: see [`moving`](crate::moving).
 
 use forerun_vfs::{Bound, Error, FileType, NodeId, Result};
 
@@ -16,10 +16,7 @@ use crate::store::group;
 use crate::time::now;
 
 impl Session<'_> {
-    /// Renames a node.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::rename`](forerun_vfs::FileSystemMut::rename).
+    /// Implements [`FileSystemMut::rename`](forerun_vfs::FileSystemMut::rename).
     pub fn rename(
         &mut self,
         from: (NodeId, &[u8]),
@@ -79,8 +76,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Commits pending moves as [`after_moves`](Self::after_moves) does, unless they cannot
-    /// conflict: any number of files may move to new names without a commit in between.
+    /// Commits pending moves like [`after_moves`](Self::after_moves), but only if they can
+    /// conflict. So any number of files can move to new names without a commit in between.
     fn after_moves_for(&mut self, from: (NodeId, &[u8]), to: (NodeId, &[u8])) -> Result<()> {
         let moves = &self.state.pending.moves;
         if moves.is_empty() {
@@ -100,7 +97,7 @@ impl Session<'_> {
         }
     }
 
-    /// Writes the set to its new place, and removes the old set and the one that it replaces.
+    /// Writes the set to its new location, and removes the old set and the set that it replaces.
     fn move_set(
         &mut self,
         from: NodeId,
@@ -153,7 +150,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns whether one sector holds both the old set and the new one.
+    /// Returns whether the old set and the new set are in the same sector.
     fn is_near(
         &self,
         dir: NodeId,
@@ -167,10 +164,7 @@ impl Session<'_> {
         dir == to && whole && entry.slot / per == slot / per
     }
 
-    /// Checks that `dir` is outside of `node`.
-    ///
-    /// # Errors
-    /// `IntoItself` if `dir` is `node` or below it.
+    /// Fails with `IntoItself` if `dir` is `node` or below it.
     fn is_outside(&self, node: NodeId, dir: NodeId) -> Result<()> {
         let mut at = dir;
         for _ in 0..self.volume.limits.depth {

@@ -1,4 +1,4 @@
-//! Changes of file lengths.
+//! Changes file lengths.
 
 use std::sync::Arc;
 
@@ -9,10 +9,8 @@ use crate::ondisk::MAX_CLUSTERS;
 use crate::session::{Node, Session};
 
 impl Session<'_> {
-    /// Returns the number of clusters of a file of that length.
-    ///
-    /// # Errors
-    /// `NoSpace` for more than this volume has, `TooLarge` for more than any volume can have.
+    /// Returns the number of clusters for a file length. Fails with `NoSpace` if the volume has
+    /// fewer clusters, and with `TooLarge` if every volume has.
     pub fn clusters_for(&self, len: u64) -> Result<u32> {
         let clusters = self.volume.boot.clusters_for(len);
         match u32::try_from(clusters) {
@@ -22,11 +20,8 @@ impl Session<'_> {
         }
     }
 
-    /// Sets the length of a file in `node`; the caller writes the set. Added bytes are not valid, and
-    /// read as zeros.
-    ///
-    /// # Errors
-    /// `NoSpace`, with nothing changed; `TooLarge`, `Io`.
+    /// Sets the length of a file in `node`; the caller writes the set. Added bytes are not valid
+    /// and read as zeros. If the space does not suffice, nothing changes.
     pub fn resize(&mut self, node: &mut Node, len: u64) -> Result<()> {
         let need = self.clusters_for(len)?;
         let chain = self.chain(node.id)?;
@@ -41,7 +36,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sets the place and the length of the data in a set.
+    /// Sets the allocation and the lengths of the data in a set.
     pub fn describe_data(&self, node: &mut Node, chain: &Chain, len: u64, valid: u64) {
         let mut data = node.set.data();
         data.first = if len == 0 { 0 } else { chain.first() };
@@ -50,7 +45,7 @@ impl Session<'_> {
         node.set.set_data(data, valid);
     }
 
-    /// Keeps the chain of a file whose set now says `len`.
+    /// Caches the chain of a file after its length was set to `len`.
     pub fn settle_chain(&mut self, node: &Node, chain: Arc<Chain>, len: u64) {
         let is_ahead = u64::from(chain.clusters()) > self.volume.boot.clusters_for(len);
         if is_ahead {
@@ -61,7 +56,7 @@ impl Session<'_> {
         self.keep_chain(node.id, chain, is_ahead);
     }
 
-    /// Cuts the chain of a file behind its first `keep` clusters.
+    /// Truncates the chain of a file to its first `keep` clusters.
     fn cut_chain(&mut self, node: &Node, chain: &Arc<Chain>, keep: u32) -> Result<Arc<Chain>> {
         if chain.clusters() == keep {
             return Ok(Arc::clone(chain));
@@ -80,10 +75,7 @@ impl Session<'_> {
         Ok(Arc::new(left))
     }
 
-    /// Frees the clusters that a file has beyond its length.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Frees the clusters beyond the length of a file.
     pub fn trim_ahead(&mut self, node: &Node) -> Result<()> {
         let len = node.set.data().len;
         let keep = self.clusters_for(len)?;

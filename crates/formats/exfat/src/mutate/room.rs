@@ -1,9 +1,9 @@
-//! Room for sets in directories.
+//! Finds slots for sets in directories.
 //!
-//! A set lies within one sector wherever it fits into one, so that it is written whole or not at all.
-//! File entry and stream extension are always in the same sector: sizes and times change there. Behind a
-//! set the rest of its sector is marked unused, so that a directory ends at a border between sectors and
-//! the next set takes one sector only.
+//! A set lies within one sector if it fits, so that one write covers it. File entry and stream
+//! extension are always in the same sector, because changes of size and time touch only them. The
+//! rest of the sector behind a new last set is marked unused: the directory then ends at a sector
+//! border, and the next set fits into one sector.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 use crate::session::Session;
 use crate::store::group;
 
-/// Bytes that a directory grows by at least.
+/// Smallest number of bytes by which a directory grows.
 const PAGE: u64 = 4096;
 
-/// Returns the bytes of `count` entries that are not in use.
+/// Returns the bytes of `count` unused entries.
 pub fn unused(count: u32) -> Vec<u8> {
     let mut entry = [0; ENTRY];
     entry[0] = kind::UNUSED;
@@ -29,14 +29,12 @@ pub fn unused(count: u32) -> Vec<u8> {
 
 impl Session<'_> {
     /// Finds slots for a set of `count` entries, in the sector of `near` if possible. Grows the
-    /// directory if it has no room. The slots are still free afterwards.
-    ///
-    /// # Errors
-    /// `NoSpace`, with no set changed; `Io`.
+    /// directory if it is full. The slots are still marked free afterwards.
     pub fn find_room(&mut self, dir: NodeId, count: u32, near: Option<u32>) -> Result<u32> {
         let per_sector = self.per_sector();
         if count > per_sector && self.state.pending.touched {
-            // Parts of a long set are written in an earlier step than pending changes of these slots.
+            // The parts of a long set are written in an earlier step than pending changes of these
+            // slots.
             self.commit_before()?;
         }
         let index = self.index(dir)?;
@@ -57,8 +55,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns slots behind the end of the directory, and moves the end to the next border between
-    /// sectors.
+    /// Returns slots behind the end of the directory, and moves the end to the next sector border.
     fn extend(&mut self, dir: NodeId, count: u32) -> Result<u32> {
         let per = self.per_sector();
         let index = self.index(dir)?;
@@ -73,7 +70,7 @@ impl Session<'_> {
         self.clear_sector(dir, new_end)?;
         if count > per {
             self.move_end(dir, end..new_end - per)?;
-            // The rest of the last sector behind the set.
+            // The slots between the set and the end of its last sector.
             let tail = new_end - (start + count);
             self.write_slots(
                 dir,
@@ -84,11 +81,13 @@ impl Session<'_> {
             )?;
         } else {
             if skip > 0 {
-                // In an earlier step, since readers stop at the first slot that was never used.
+                // Written in an earlier step, because readers stop at the first slot that was never
+                // used.
                 self.clear_sector(dir, start)?;
                 self.write_slots(dir, end, &unused(skip), group::BEHIND, group::BEHIND)?;
             }
-            // The set covers a part of this sector, in the same step, or in a later one if it is moved.
+            // The set overwrites a part of this sector in the same step, or in a later step if it
+            // is moved.
             let sector = unused(new_end - start);
             self.write_slots(dir, start, &sector, group::ENTRIES, group::ENTRIES)?;
         }
@@ -98,13 +97,13 @@ impl Session<'_> {
         Ok(start)
     }
 
-    /// Marks slots for a set of several sectors unused, one sector after the other. Parts of the set must
-    /// be neither behind the end of the directory, where `fsck.exfat` and Linux allow only zeros, nor
-    /// behind the length in the set of the directory.
+    /// Marks the slots for a set of several sectors unused, one sector after the other. No part of
+    /// the set may lie behind the end of the directory, where `fsck.exfat` and Linux accept only
+    /// zeros, or behind the length in the directory's own set.
     fn move_end(&mut self, dir: NodeId, slots: Range<u32>) -> Result<()> {
         let per = self.per_sector();
         let mut at = slots.start;
-        // Also commits the length of a directory that has grown.
+        // This also commits the new length of a directory that has grown.
         self.commit_before()?;
         while at < slots.end {
             let next = ((at / per + 1) * per).min(slots.end);
@@ -115,8 +114,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Clears the sector at `slot`, behind the end of the directory, if its first entry is not zero:
-    /// readers are about to find the end there.
+    /// Clears the sector at `slot`, behind the end of the directory, if its first entry is not
+    /// zero: readers will look for the end there.
     fn clear_sector(&mut self, dir: NodeId, slot: u32) -> Result<()> {
         let (per, chain) = (self.per_sector(), self.chain(dir)?);
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
@@ -134,9 +133,9 @@ impl Session<'_> {
         if dir != ROOT {
             let node = self.load_to_change(dir)?;
             if node.place.is_some_and(|p| self.state.pending.arrives(p)) {
-                // The set of the directory would arrive in the same step as the next set in it. It is
-                // committed first: otherwise a power cut could leave that set behind the length of
-                // the directory.
+                // The directory's set and the next set in it would be written in the same step. A
+                // power cut could leave the next set behind the length of the directory, so the
+                // directory's set is committed first.
                 self.commit_before()?;
             }
         }
@@ -148,7 +147,7 @@ impl Session<'_> {
         if len > crate::ondisk::MAX_DIRECTORY - PAGE {
             return Err(Error::NoSpace);
         }
-        // Small clusters are added by the page, so that a directory grows in fewer steps.
+        // A directory with small clusters grows by a page, so that it grows less often.
         let wished = u32::try_from(PAGE / boot.cluster_size())
             .unwrap_or(1)
             .max(count);
@@ -179,11 +178,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes entries from `slot` on: those in the first sector in the group `first`, the others in
-    /// `behind`.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Writes entries from `slot` on: the entries of the first sector in the group `first`, the
+    /// others in the group `behind`.
     pub fn write_slots(
         &mut self,
         dir: NodeId,
@@ -206,11 +202,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Allocates clusters until the node has `clusters`, and returns its chain. Writes the links in the FAT only for
-    /// the root directory and for a chain that is not contiguous, and does not update the file's directory entry set.
-    ///
-    /// # Errors
-    /// `NoSpace` (nothing is then allocated), `Write` or `Io`.
+    /// Allocates clusters until the node has `clusters`, and returns its chain. Writes FAT links
+    /// only for the root directory and for a chain that is not contiguous. Does not update the
+    /// entry set of the file. If the space does not suffice, nothing is allocated.
     pub fn grow_chain(&mut self, id: NodeId, clusters: u32) -> Result<Arc<crate::chain::Chain>> {
         let old = self.chain(id)?;
         let is_chained = match id {
@@ -226,17 +220,17 @@ impl Session<'_> {
         for &(cluster, count) in &runs {
             chain.push(cluster, count);
         }
-        // A chain of adjacent clusters needs no FAT: the set says that it is contiguous.
+        // A contiguous chain needs no FAT links, because its set says that it is contiguous.
         if id == ROOT || !chain.is_contiguous() {
             if self.state.pending.cut_nodes.contains(&id) {
-                // On the device the chain is still the longer one from before the cut.
+                // The chain on the device is still the longer one from before the truncation.
                 self.commit(false)?;
             }
             let was_linked = (is_chained && !self.was_flipped(id, &old)) || id == ROOT;
             let from = if was_linked { old.clusters() } else { 0 };
             self.link(&chain, from)?;
-            // Links refer to these clusters. So they are not fresh: freed, they stay marked used
-            // until no link leads there.
+            // Links refer to these clusters, so they are not fresh: when they are freed, they stay
+            // marked used until no link refers to them.
             let linked = chain.runs().iter().map(|run| (run.cluster, run.count));
             let linked: Vec<_> = match from {
                 0 => linked.collect(),
@@ -249,14 +243,14 @@ impl Session<'_> {
         Ok(Arc::new(chain))
     }
 
-    /// Returns whether the FAT may lack links of a chain that the set calls chained: clusters were added
-    /// while all of them were adjacent, and the set on the device does not say so yet.
+    /// Returns whether the FAT may lack links of a chain that is no longer contiguous: clusters
+    /// were added while all clusters were adjacent, and the set on the device does not say so yet.
     fn was_flipped(&self, id: NodeId, chain: &crate::chain::Chain) -> bool {
         self.is_ahead(id) && chain.is_contiguous()
     }
 
-    /// Writes the links of a chain from cluster number `from` on into the FAT. Words of the new clusters
-    /// come first; the link that refers to them is a step of its own.
+    /// Writes the FAT links of a chain from cluster number `from` on. The words of the new clusters
+    /// are written first; the link to them is a step of its own.
     fn link(&mut self, chain: &crate::chain::Chain, from: u32) -> Result<()> {
         let fat = self.volume.boot.active_fat();
         let mut index = from;

@@ -1,4 +1,4 @@
-//! Discards of free clusters.
+//! Discards free clusters.
 
 use std::ops::Range;
 
@@ -9,11 +9,8 @@ use crate::ondisk::FIRST_CLUSTER;
 use crate::session::Session;
 
 impl Session<'_> {
-    /// Discards free clusters inside `range` of the volume, in runs of at least `min_len` bytes, and
-    /// returns the bytes discarded. Leaves out clusters that only the next commit frees.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::trim`](forerun_vfs::FileSystemMut::trim).
+    /// Discards free clusters inside `range` of the volume, in runs of at least `min_len` bytes,
+    /// and returns the number of discarded bytes. Skips clusters that the next commit frees.
     pub fn trim(&mut self, range: Range<u64>, min_len: u64) -> Result<u64> {
         let store = self.store.ok_or_else(|| Stopped::Failed.error())?;
         let boot = &self.volume.boot;

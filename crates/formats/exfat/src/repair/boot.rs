@@ -1,4 +1,4 @@
-//! The two boot regions: each is restored from the other.
+//! Restores each boot region from the other.
 
 use std::sync::Arc;
 
@@ -12,11 +12,8 @@ use crate::boot_region::{backup_region, boot_region};
 use crate::error::Check;
 use crate::ondisk::volume_flag;
 
-/// Repairs the boot regions. Returns the boot sector of a sound region, or nothing if none is sound
-/// or the main one is to stay damaged.
-///
-/// # Errors
-/// `UnknownFormat` and `Unsupported` if neither region is of a known volume; `Io`.
+/// Repairs the boot regions. Returns the boot sector of a sound region, or `None` if no region is
+/// sound or the user leaves the main one damaged.
 pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<Option<Boot>> {
     let damage = match boot_region(&**back, 0) {
         Ok(boot) => {
@@ -48,7 +45,7 @@ pub fn settle(back: &Arc<WriteBack>, desk: &mut Desk<'_>, dry: bool) -> Result<O
     if !desk.ask(finding) {
         return Ok(None);
     }
-    // Only the damaged main region said whether the flag was set.
+    // The flag was known only from the main region, which is damaged.
     boot.flags |= volume_flag::VOLUME_DIRTY;
     if !dry {
         let mut region = read(back, boot.region_len(), boot.region_len())?;
@@ -93,7 +90,6 @@ fn back_len(back: &WriteBack) -> u64 {
     forerun_io::ReadAt::len(back)
 }
 
-/// Reads a boot region, which has twelve sectors of at most 4 KiB.
 fn read(back: &WriteBack, offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut region = vec![0; usize_from(len)];
     let read = forerun_io::ReadAt::read_exact_at(back, offset, &mut region);

@@ -1,4 +1,4 @@
-//! Fields of a set other than those of its clusters: name, hash, times, reserved fields.
+//! Repairs the fields of a set that do not describe clusters: name, hash, times, reserved fields.
 
 use forerun_vfs::Result;
 
@@ -13,7 +13,7 @@ use crate::name::is_allowed;
 use crate::ondisk::{ENTRY, attribute, flag, kind};
 use crate::time::Stamp;
 
-/// Offsets in a set.
+/// Byte offsets in a set.
 const ATTRIBUTES_AT: usize = 4;
 const RESERVED1_AT: usize = 6;
 const FLAGS_AT: usize = ENTRY + 1;
@@ -22,16 +22,16 @@ const HASH_AT: usize = ENTRY + 4;
 const STREAM_RESERVED2_AT: usize = ENTRY + 6;
 const STREAM_RESERVED3_AT: usize = ENTRY + 16;
 
-/// How far a name can be trusted.
+/// Says how reliable a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     None,
-    /// It is in a set that was damaged.
+    /// The set of the name was damaged.
     Damaged,
     Nameless,
 }
 
-/// A set in its directory.
+/// The location of a set in its directory.
 pub struct SetPlace<'a> {
     pub chain: &'a Chain,
     /// Path of the directory; empty for the root.
@@ -40,10 +40,7 @@ pub struct SetPlace<'a> {
     pub at: u64,
 }
 
-/// Repairs the name of a set: it must be allowed, and unique in its directory. Returns the set.
-///
-/// # Errors
-/// `Io`.
+/// Repairs the name of a set, which must be valid and unique in its directory. Returns the set.
 pub fn name(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -85,7 +82,7 @@ pub fn name(
         }
     }
     let is_there = names.has(&volume, here.chain, &set.name())?;
-    // Of two sets with one name, the one that is not damaged keeps it.
+    // If two sets have the same name, the undamaged one keeps it.
     let is_doubtful = doubt == Doubt::Damaged && names.are(&volume, here.chain, &set.name())?;
     if is_there || is_doubtful {
         let name = names.unique(&volume, here.chain, &set.name())?;
@@ -127,7 +124,7 @@ fn bad_name(set: &EntrySet) -> Check {
     }
 }
 
-/// Repairs invalid times, bits that must be zero, and the one that must be set.
+/// Repairs invalid times, bits that must be zero, and the bit that must be set.
 pub fn others(work: &mut Work<'_, '_>, here: &SetPlace<'_>, set: EntrySet) -> EntrySet {
     let mut set = set;
     let path = path_of(here, &set);
@@ -189,7 +186,7 @@ fn reserved(set: &EntrySet) -> Option<Check> {
     Some(Check::Reserved { field, value })
 }
 
-/// Returns the set with other bytes at these offsets, and the right checksum.
+/// Replaces bytes of the set at the given offsets, and corrects the checksum.
 pub fn edited(set: EntrySet, fields: &[(usize, &[u8])]) -> EntrySet {
     let mut bytes = set.bytes().to_vec();
     for &(at, field) in fields {
@@ -200,7 +197,6 @@ pub fn edited(set: EntrySet, fields: &[(usize, &[u8])]) -> EntrySet {
     sealed(bytes).unwrap_or(set)
 }
 
-/// Returns the path of a set.
 pub fn path_of(here: &SetPlace<'_>, set: &EntrySet) -> Vec<u8> {
     let mut path = here.directory.to_vec();
     if !path.is_empty() {
@@ -210,7 +206,7 @@ pub fn path_of(here: &SetPlace<'_>, set: &EntrySet) -> Vec<u8> {
     path
 }
 
-/// Returns the stamp with each field clamped to its range.
+/// Clamps each field of a time stamp to its range.
 fn nearest(stamp: Stamp) -> Stamp {
     let field = |shift: u32, bits: u32| (stamp.word >> shift) & ((1 << bits) - 1);
     let word = field(25, 7) << 25

@@ -1,4 +1,4 @@
-//! Names that are allowed, and unique in their directory.
+//! Makes names valid, and unique in their directory.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,11 +13,11 @@ use crate::volume::Volume;
 
 use super::salvage::{self, Read};
 
-/// Replaces units that no name may hold.
+/// Replaces UTF-16 units that no name may contain.
 const INSTEAD: u16 = 0x5F;
 const DOT: u16 = 0x2E;
 
-/// Returns the name with forbidden units replaced, or nothing if it has none.
+/// Returns the name with invalid units replaced, or `None` if the name is valid.
 pub fn allowed(units: &[u16]) -> Option<Vec<u16>> {
     let mut new: Vec<u16> = units.to_vec();
     for unit in &mut new {
@@ -26,27 +26,26 @@ pub fn allowed(units: &[u16]) -> Option<Vec<u16>> {
         }
     }
     if name::visible(&new).is_err() {
-        // `.` and `..`.
+        // The names `.` and `..`.
         new.fill(INSTEAD);
     }
     (new != units).then_some(new)
 }
 
-/// The names of a directory: the ones that the repair has met, and on demand all of them.
+/// The names of a directory that the repair has seen, and on demand all its names.
 #[derive(Default)]
 pub struct Names {
     met: BTreeSet<(u32, u32)>,
-    /// Number of sets of each key.
+    /// Number of sets per key, of the whole directory.
     all: Option<HashMap<u32, u32>>,
 }
 
 impl Names {
-    /// Returns the number of names that the repair has met.
     pub fn len(&self) -> usize {
         self.met.len()
     }
 
-    /// Records that a set with that name is at `slot`.
+    /// Records that a set with this name is at `slot`.
     pub fn add(&mut self, volume: &Volume, units: &[u16], slot: u32) {
         let key = volume.name_key(units);
         self.met.insert((key, slot));
@@ -55,10 +54,7 @@ impl Names {
         }
     }
 
-    /// Returns whether a set that the repair has met has that name.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Returns whether the repair has seen a set with this name.
     pub fn has(&self, volume: &Volume, chain: &Chain, units: &[u16]) -> Result<bool> {
         let key = volume.name_key(units);
         for &(_, slot) in self.met.range((key, 0)..=(key, u32::MAX)) {
@@ -72,10 +68,7 @@ impl Names {
         Ok(false)
     }
 
-    /// Returns whether more than one set of the directory has that name.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Returns whether several sets of the directory have this name.
     pub fn are(&mut self, volume: &Volume, chain: &Chain, units: &[u16]) -> Result<bool> {
         if self.all.is_none() {
             self.all = Some(all(volume, chain)?);
@@ -87,10 +80,8 @@ impl Names {
         Ok(count.is_some_and(|&count| count > 1))
     }
 
-    /// Returns a similar name that no set of the directory has, and that takes as many entries.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Returns a similar name that no set of the directory has, and that takes the same number of
+    /// entries.
     pub fn unique(&mut self, volume: &Volume, chain: &Chain, units: &[u16]) -> Result<Vec<u16>> {
         if self.all.is_none() {
             self.all = Some(all(volume, chain)?);
@@ -102,7 +93,7 @@ impl Names {
         let mut number = 1_u64;
         loop {
             let name = numbered(units, number);
-            // No directory has so many names.
+            // The limit ends the loop; no directory has so many names.
             if !taken(&name) || number > u64::from(u32::MAX) {
                 return Ok(name);
             }
@@ -111,10 +102,7 @@ impl Names {
     }
 }
 
-/// Returns that name, or a similar one if the directory has it already.
-///
-/// # Errors
-/// `Io`.
+/// Returns the name, or a similar one if the directory already has it.
 pub fn fresh(volume: &Volume, chain: &Chain, units: &[u16]) -> Result<Vec<u16>> {
     let mut names = Names {
         met: BTreeSet::new(),
@@ -128,7 +116,7 @@ pub fn fresh(volume: &Volume, chain: &Chain, units: &[u16]) -> Result<Vec<u16>> 
     }
 }
 
-/// Returns the keys of all names of a directory, and the number of sets of each.
+/// Returns the keys of all names of a directory, with the number of sets of each.
 fn all(volume: &Volume, chain: &Chain) -> Result<HashMap<u32, u32>> {
     let mut slots = Slots::new(volume, chain, None);
     let (mut keys, mut slot) = (HashMap::new(), 0_u32);
@@ -150,7 +138,7 @@ fn all(volume: &Volume, chain: &Chain) -> Result<HashMap<u32, u32>> {
     Ok(keys)
 }
 
-/// Returns `name~1.txt` for `name.txt`, in as many name entries.
+/// Returns `name~1.txt` for `name.txt`, in the same number of name entries.
 fn numbered(units: &[u16], number: u64) -> Vec<u16> {
     let room = name_entries(units.len().max(1)) * NAME_UNITS;
     let room = room.min(crate::ondisk::MAX_NAME);
@@ -163,7 +151,7 @@ fn numbered(units: &[u16], number: u64) -> Vec<u16> {
     [stem, &mark, end].concat()
 }
 
-/// Returns the set under another name, which should take as many entries.
+/// Returns the set under another name, which should take the same number of entries.
 pub fn renamed(volume: &Volume, set: &EntrySet, units: &[u16]) -> EntrySet {
     set.renamed(units, &volume.upcase)
 }

@@ -1,77 +1,71 @@
-//! Findings of a repair, and the callback that decides which of them are repaired.
+//! Findings of a repair, and the callback that decides which findings are repaired.
 
 use std::collections::HashSet;
 
 use forerun_vfs::Error;
 use forerun_vfs::repair::{self, Answer};
 
-/// A kind of findings. A user can answer for all findings of a kind at once.
+/// A kind of finding. A user can give one answer for all findings of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// The main boot region is damaged.
     MainBoot,
-    /// The backup boot region is damaged, or differs.
+    /// The backup boot region is damaged, or differs from the main one.
     BackupBoot,
     /// The first two entries of the FAT are wrong.
     FatHead,
-    /// The allocation bitmap's own entry or chain is damaged.
+    /// The entry or the chain of the allocation bitmap is damaged.
     BitmapEntry,
-    /// The up-case table is damaged.
     UpcaseTable,
-    /// The volume label's entry is damaged.
+    /// The entry of the volume label is damaged.
     Label,
-    /// A second entry of a kind of which there is only one.
+    /// A second entry of a kind that must occur once.
     Double,
-    /// An entry of a type that is invalid, or not allowed in its place.
+    /// An entry of an invalid type, or of a type that is not allowed there.
     Entry,
-    /// A critical entry of unknown type in the root directory: no driver that does not know it may open
-    /// the volume.
+    /// A critical entry of unknown type in the root directory. Drivers that do not know it must not
+    /// open the volume.
     Unknown,
-    /// A critical entry of unknown type within a set: no driver that does not know it may open the file.
+    /// A critical entry of unknown type within a set. Drivers that do not know it must not open the
+    /// file.
     UnknownSecondary,
     /// Entries behind the end of a directory.
     BehindEnd,
     /// Secondary entries without a primary one.
     LostEntry,
-    /// A set on its way to another sector when the power failed.
+    /// A set that was moving to another sector when the power failed.
     Move,
-    /// A set with so much damage that the place of its data is lost.
+    /// A set with so much damage that the location of its data is lost.
     LostSet,
-    /// The number or the types of a set's entries.
     SetForm,
     SetChecksum,
-    /// A name that is not allowed.
+    /// An invalid name.
     Name,
-    /// Hash of a name.
     NameHash,
-    /// A name that is in its directory already.
+    /// A name that another set of the directory has.
     NameTwice,
     /// Lengths that contradict each other or the volume.
     Length,
-    /// A chain that ends too early, leads outside of the volume or comes back to itself.
+    /// A chain that ends too early, leaves the volume, or returns to itself.
     Chain,
-    /// A chain that continues behind its length.
+    /// A chain that continues behind the length of its data.
     ChainLong,
-    /// Clusters that something else has already: the set gets a copy.
+    /// Clusters that another set also has. The set gets a copy.
     CrossLink,
-    /// The same without room for a copy: the shared clusters are cut off.
+    /// Like `CrossLink`, without space for a copy: the set loses the shared clusters.
     CrossLinkCut,
-    /// An entry of a vendor with clusters that are damaged or that something else has.
+    /// A vendor's entry whose clusters are damaged or belong to another set too.
     Vendor,
     Time,
     /// A field that must be zero, or a flag that must be set.
     Reserved,
     /// A cluster in use that is marked free.
     UsedFree,
-    /// Clusters marked used that belong to nothing.
+    /// Clusters marked used that belong to no entry.
     Leaked,
-    /// `PercentInUse`.
     Percent,
-    /// `VolumeDirty`.
     Dirty,
-    /// `MediaFailure`.
     MediaFailure,
-    /// A part of the volume cannot be read through.
+    /// A part of the volume cannot be read.
     Unreadable,
 }
 
@@ -116,15 +110,15 @@ impl Kind {
         }
     }
 
-    /// Returns whether its repair removes data that could be read before, or that other systems may need.
-    /// A caller should not answer yes to such a finding without asking the user.
+    /// Returns whether the repair removes data that was readable, or that other systems may need. A
+    /// caller should not answer yes to such a finding without asking the user.
     #[must_use]
     pub const fn loses_data(self) -> bool {
         matches!(self, Self::CrossLinkCut | Self::Unknown)
     }
 
-    /// Returns whether clusters may belong to something that could not be read, or to two owners, as long
-    /// as the damage stays: then no cluster may become free, and no chain may be cut.
+    /// Returns whether this damage, while unrepaired, may hide owners of clusters: then no cluster
+    /// may be freed, and no chain may be truncated.
     const fn hides_clusters(self) -> bool {
         match self {
             Self::MainBoot
@@ -163,7 +157,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether it is a deviation that leaves the volume consistent.
+    /// Returns whether the volume is consistent despite this finding.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(
@@ -188,22 +182,21 @@ impl From<Kind> for repair::Kind {
 
 /// Damage, and how to repair it.
 pub type Finding = repair::Finding<Kind>;
-/// The result of a repair.
 pub type Summary = repair::Summary<Kind>;
 
-/// The callback for findings, with its answers and the counts.
+/// The callback for findings, its earlier answers, and the counts.
 pub struct Desk<'a> {
     decide: &'a mut dyn FnMut(&Finding) -> Answer,
-    /// Findings that were declined, which are not asked about again.
+    /// Declined findings. They are not asked about again.
     declined: HashSet<(Kind, u64)>,
-    /// Repairs in this round.
+    /// Number of repairs in this round.
     pub repaired: u64,
-    /// Some data is no longer referenced: lost clusters are kept as files.
+    /// The repair dropped references to some data. Lost clusters are therefore kept as files.
     pub gave_up: bool,
     pub summary: Summary,
 }
 
-/// Most declined findings that are remembered, so that later rounds do not ask again.
+/// Most declined findings that are remembered.
 const MOST_DECLINED: usize = 1 << 20;
 
 impl<'a> Desk<'a> {
@@ -217,7 +210,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Begins a new round, which finds again what is left.
+    /// Begins a new round, which reports unrepaired findings again.
     pub fn begin(&mut self) {
         self.repaired = 0;
         self.summary.left.clear();
@@ -264,18 +257,18 @@ impl<'a> Desk<'a> {
         (self.decide)(&finding);
     }
 
-    /// Returns whether the owners of all clusters are known, and no cluster has two.
+    /// Returns whether the owners of all clusters are known, and no cluster has two owners.
     pub fn is_certain(&self) -> bool {
         let mut left = self.summary.left.keys();
         !left.any(|kind| kind.hides_clusters())
     }
 
-    /// Returns whether nothing is left that makes the volume inconsistent.
+    /// Returns whether all unrepaired findings leave the volume consistent.
     pub fn is_consistent(&self) -> bool {
         self.summary.left.keys().all(|kind| kind.is_harmless())
     }
 
-    /// Counts a repair as left, because it did not reach the device after all.
+    /// Counts a repair as unrepaired because it did not reach the device.
     pub fn undo(&mut self, kind: Kind) {
         if let Some(count) = self.summary.repaired.get_mut(&kind) {
             *count -= 1;

@@ -1,5 +1,5 @@
-//! Restoring of sets that fail a check: first in ways that the set's checksum confirms, then from the
-//! entries that are left.
+//! Restores damaged entry sets: first in ways that the set's checksum confirms, then from the sound
+//! entries.
 
 use forerun_vfs::Result;
 
@@ -9,36 +9,33 @@ use crate::entry_set::{EntrySet, MAX_ENTRIES, checksum, name_entries};
 use crate::error::Check;
 use crate::ondisk::{ENTRY, MAX_NAME, kind};
 
-/// Offsets in a set: `SecondaryCount`, `SetChecksum`, `NameLength`.
+/// Byte offsets of `SecondaryCount`, `SetChecksum` and `NameLength` in a set.
 const COUNT_AT: usize = 1;
 const CHECKSUM_AT: usize = 2;
 const NAME_LEN_AT: usize = ENTRY + 3;
 
-/// A set that was read from a directory, restored if it was damaged.
+/// A set that was read from a directory, and restored if it was damaged.
 pub struct SalvagedSet {
-    /// The set as it should be.
+    /// The restored set.
     pub set: EntrySet,
-    /// Number of entries that it takes in the directory.
+    /// Number of entries that the set occupies in the directory.
     pub entries: u32,
-    /// The damage, and the change that restores it.
+    /// The damage, and the change that restores the set.
     pub wrong: Option<(Kind, Check, &'static str)>,
-    /// No checksum confirms it: any of its fields may be wrong.
+    /// No checksum confirms the set, so any field may be wrong.
     pub is_loose: bool,
-    /// Its name is lost.
+    /// The name is lost.
     pub is_nameless: bool,
 }
 
-/// The set that a file entry starts, or the damage that makes it useless.
+/// The set that begins with a file entry, or the damage that makes it useless.
 pub enum Read {
     Set(Box<SalvagedSet>),
-    /// The place of its data cannot be found out.
+    /// The location of the data is lost.
     Lost(Check),
 }
 
-/// Reads the set that begins at `slot`, whatever the type of the entry there.
-///
-/// # Errors
-/// `Io`.
+/// Reads the set that begins at `slot`, whatever the type of the first entry.
 pub fn read(slots: &mut Slots<'_>, slot: u32) -> Result<Read> {
     let raw = raw(slots, slot)?;
     let count = usize::from(raw.get(COUNT_AT).copied().unwrap_or(0));
@@ -78,9 +75,6 @@ pub fn read(slots: &mut Slots<'_>, slot: u32) -> Result<Read> {
 }
 
 /// Returns the set that begins at `slot` if only the type of its first entry is wrong.
-///
-/// # Errors
-/// `Io`.
 pub fn with_type(slots: &mut Slots<'_>, slot: u32) -> Result<Option<EntrySet>> {
     let next = slots.entry(slot + 1)?;
     if next.is_none_or(|next| next[0] != kind::STREAM) {
@@ -105,8 +99,9 @@ fn whole(set: EntrySet, wrong: Option<(Kind, Check, &'static str)>) -> Read {
     }))
 }
 
-/// Reads the entry at `slot` and those behind it: as many as it says, the secondary entries in use
-/// behind these, and at least two, where stream extension and name would be.
+/// Reads the entry at `slot` and the entries behind it: at least the count that it stores, all
+/// secondary entries in use that follow, and the two entries where stream extension and name would
+/// be.
 fn raw(slots: &mut Slots<'_>, slot: u32) -> Result<Vec<u8>> {
     let mut raw = Vec::with_capacity(4 * ENTRY);
     let (mut count, mut is_run, mut at) = (2, true, slot);
@@ -140,7 +135,7 @@ fn in_use(raw: &[u8]) -> usize {
         .count()
 }
 
-/// Returns the set with the types that its entries should have, if the checksum confirms it.
+/// Returns the set with corrected entry types, if the checksum confirms them.
 fn retyped(raw: &[u8], count: usize) -> Option<EntrySet> {
     let mut bytes = first(raw, count + 1);
     let names = name_entries(bytes.get(NAME_LEN_AT).copied().unwrap_or(0).into());
@@ -156,15 +151,15 @@ fn retyped(raw: &[u8], count: usize) -> Option<EntrySet> {
     EntrySet::parse(bytes).ok()
 }
 
-/// Returns the set with that number of secondary entries, if the checksum confirms it.
+/// Returns the set with `count` secondary entries, if the checksum confirms the count.
 fn recounted(raw: &[u8], count: usize) -> Option<EntrySet> {
     let mut bytes = first(raw, count + 1);
     *bytes.get_mut(COUNT_AT)? = u8::try_from(count).ok()?;
     EntrySet::parse(bytes).ok()
 }
 
-/// Returns a set of file entry, stream extension and the rest of the name, with the right checksum, and
-/// whether the name is lost.
+/// Returns a set of file entry, stream extension and the sound part of the name, with a corrected
+/// checksum. The flag says whether the name is lost.
 fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     let mut entries = raw.chunks_exact(ENTRY);
     let stream = entries.nth(1)?;
@@ -180,13 +175,13 @@ fn loose(raw: &[u8], count: usize, in_use: usize) -> Option<(EntrySet, bool)> {
     let names = there.min(count.saturating_sub(1)).max(1);
     let len = name_len(raw, said, names)?;
     let mut bytes = first(raw, 2 + names);
-    // Nothing vouches for further entries, whose type may be wrong, too.
+    // Nothing confirms further entries, and their type may be wrong too.
     bytes.truncate((2 + names) * ENTRY);
     seal(bytes, len).map(|set| (set, false))
 }
 
-/// Returns the number of units of a name in `names` entries: the set's own number if it fits them,
-/// otherwise the number of units before the first zero.
+/// Returns the length of a name in `names` entries: the stored length if it fits, otherwise the
+/// number of units before the first zero.
 fn name_len(raw: &[u8], said: usize, names: usize) -> Option<u8> {
     let units = raw.chunks_exact(ENTRY).skip(2).take(names);
     let units = units.flat_map(|entry| entry[2..].chunks_exact(2));
@@ -201,7 +196,7 @@ fn name_len(raw: &[u8], said: usize, names: usize) -> Option<u8> {
     u8::try_from(len.min(MAX_NAME)).ok()
 }
 
-/// Returns the set with a new name entry in the third place, unless another primary entry is there.
+/// Returns the set with a new name entry in third position, unless another primary entry is there.
 fn nameless(raw: &[u8]) -> Option<EntrySet> {
     let third = raw.get(2 * ENTRY).copied()?;
     let is_other = third & kind::IN_USE != 0 && third & kind::SECONDARY == 0;
@@ -211,7 +206,7 @@ fn nameless(raw: &[u8]) -> Option<EntrySet> {
     let mut bytes = first(raw, 3);
     let name = bytes.get_mut(2 * ENTRY..)?;
     name.fill(0);
-    // A placeholder: the set is renamed before it is written.
+    // A placeholder. The set is renamed before it is written.
     for (to, byte) in name.iter_mut().zip([kind::NAME, 0, b'_']) {
         *to = byte;
     }
@@ -226,13 +221,13 @@ fn seal(bytes: Vec<u8>, name_len: u8) -> Option<EntrySet> {
     sealed(bytes)
 }
 
-/// Returns the set of these entries, with their number and checksum.
+/// Returns the set of these entries, with corrected count and checksum.
 pub fn shorter(mut bytes: Vec<u8>) -> Option<EntrySet> {
     *bytes.get_mut(COUNT_AT)? = u8::try_from((bytes.len() / ENTRY).checked_sub(1)?).ok()?;
     sealed(bytes)
 }
 
-/// Returns the set of these bytes, with the right checksum.
+/// Returns the set of these bytes, with corrected checksum.
 pub fn sealed(mut bytes: Vec<u8>) -> Option<EntrySet> {
     let sum = checksum(&bytes).to_le_bytes();
     bytes

@@ -1,4 +1,4 @@
-//! Room in the root directory for entries that a repair adds.
+//! Finds slots in the root directory for entries that a repair adds.
 
 use std::rc::Rc;
 
@@ -10,24 +10,21 @@ use crate::dir::{Slots, position};
 use crate::moving;
 use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 
-/// Unused entries of the root directory, in one sector.
+/// Unused entries of the root directory, all in one sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     Within(u64),
-    /// From slot `start` on, behind the directory's end at `end`.
+    /// Slots from `start` on, behind the directory's end at `end`.
     Behind {
         end: u32,
         start: u32,
     },
-    /// In a cluster that the directory grows by.
+    /// A new cluster of the directory.
     Grown,
 }
 
 impl Work<'_, '_> {
     /// Finds `count` unused entries. Changes nothing.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn room_in_root(&self, root: &Chain, count: u32) -> Result<Room> {
         let volume = &self.volume;
         let per_sector = volume.boot.slots_per_sector();
@@ -69,12 +66,9 @@ impl Work<'_, '_> {
         Ok(Room::Grown)
     }
 
-    /// Returns the position of `count` entries that [`room_in_root`](Self::room_in_root) found. Grows
-    /// the directory if it has no room, and returns nothing if that fails. The caller writes the
-    /// entries before it asks for others.
-    ///
-    /// # Errors
-    /// `Io`, `Limit`.
+    /// Returns the position of `count` entries that [`room_in_root`](Self::room_in_root) found.
+    /// Grows the directory if it is full, and returns `None` if that fails. The caller writes the
+    /// entries before it asks for more.
     pub fn entries_at(&mut self, root: &Chain, room: Room, count: u32) -> Result<Option<u64>> {
         match room {
             Room::Within(at) => Ok(Some(at)),
@@ -91,7 +85,7 @@ impl Work<'_, '_> {
                 self.edit(at, &[kind::UNUSED])?;
             }
         }
-        // Entries behind the old end stay behind the new one.
+        // Entries behind the old end must stay behind the new end.
         if let Some(at) = position(&volume, root, start + count) {
             self.write(TAKE, at, &[0; ENTRY])?;
         }

@@ -1,4 +1,4 @@
-//! Writing of a planned volume, from its first byte to its last.
+//! Writes a planned volume from its first byte to its last.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::{ExfatOptions, head};
 use crate::default_upcase;
 use crate::ondisk::END_OF_CHAIN;
 
-/// Bytes of a file read at a time.
+/// Bytes of a file that one read fetches.
 const CHUNK: u64 = 1 << 20;
-/// Pieces of zeros of this length become holes.
+/// Blocks of this length that are all zero become holes.
 const PIECE: usize = 1 << 16;
-/// First entry of the FAT: the type of the medium (4.1.1).
+/// First entry of the FAT: the media type (4.1.1).
 const MEDIA: u32 = 0xFFFF_FFF8;
 
 struct Emitter<'a, 'o> {
@@ -86,7 +86,8 @@ impl Emitter<'_, '_> {
         self.out.hole_to(self.geometry.offset(cluster))
     }
 
-    /// Writes the FAT: chains of bitmap, up-case table and root, which have no `NoFatChain` flag.
+    /// Writes the FAT. Only bitmap, up-case table and root have chains, because they lack a
+    /// `NoFatChain` flag.
     fn fat(&mut self) -> Result<(), BuildError> {
         self.out.hole_to(self.geometry.fat)?;
         let mut fat = Vec::from(MEDIA.to_le_bytes());
@@ -110,7 +111,7 @@ impl Emitter<'_, '_> {
         self.out.write(&fat)
     }
 
-    /// Writes the bitmap. All clusters in use come first.
+    /// Writes the bitmap. The clusters in use are the first ones.
     fn bitmap(&mut self) -> Result<(), BuildError> {
         self.start(Geometry::number(0))?;
         let ones = [0xFF; 4096];
@@ -127,7 +128,7 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Copies a file, and returns the end of its last byte that is not zero.
+    /// Copies a file, and returns the end of its last non-zero byte.
     fn file(&mut self, item: usize) -> Result<u64, BuildError> {
         let Some(planned) = self.plan.items.get(item) else {
             return Ok(0);

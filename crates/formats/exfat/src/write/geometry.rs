@@ -1,4 +1,4 @@
-//! The geometry of a new volume: the places of its parts, and its length.
+//! The geometry of a new volume: the offsets of its parts, and its length.
 
 use forerun_build::BuildError;
 
@@ -7,20 +7,20 @@ use super::{ExfatOptions, cannot};
 use crate::boot::REGION_SECTORS;
 use crate::ondisk::{FIRST_CLUSTER, MAX_CLUSTERS};
 
-/// Bytes of the smallest volume of the format (3.1.5).
+/// Smallest volume of the format in bytes (3.1.5).
 const SMALLEST: u64 = 1 << 20;
-/// Longest volume of each default size of clusters, and that size.
+/// Longest volume for each default cluster size, and that size.
 const DEFAULTS: [(u64, u64); 3] = [
     (256 << 20, 4 << 10),
     (32 << 30, 32 << 10),
     (u64::MAX, 128 << 10),
 ];
-/// Length from which on FAT and clusters are aligned to [`LARGE_ALIGN`].
+/// Smallest volume whose FAT and clusters are aligned to [`LARGE_ALIGN`].
 const LARGE: u64 = 64 << 20;
 const LARGE_ALIGN: u64 = 1 << 20;
 const SMALL_ALIGN: u64 = 4 << 10;
 
-/// Offsets and lengths in bytes.
+/// Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub sector: u64,
@@ -30,9 +30,9 @@ pub struct Geometry {
     pub fat_len: u64,
     pub heap: u64,
     pub clusters: u32,
-    /// Clusters of the bitmap, the first of the heap.
+    /// Clusters of the bitmap, which are the first of the heap.
     pub bitmap_clusters: u64,
-    /// Clusters of the up-case table, which follows the bitmap on the volume.
+    /// Clusters of the up-case table, which follows the bitmap.
     pub upcase_clusters: u64,
     pub used: u64,
 }
@@ -93,7 +93,7 @@ impl Geometry {
     /// Returns a volume with `wanted` clusters besides the bitmap, or a few more.
     fn for_clusters(options: &ExfatOptions, cluster: u64, wanted: u64) -> Result<Self, BuildError> {
         let mut clusters = wanted;
-        // The bitmap covers itself.
+        // The bitmap has bits for its own clusters.
         loop {
             let bitmap = clusters.div_ceil(8).div_ceil(cluster);
             let all = wanted.checked_add(bitmap).ok_or_else(too_long)?;
@@ -115,7 +115,7 @@ impl Geometry {
         Self::at(options, cluster, volume, align, clusters)
     }
 
-    /// Returns a volume of that length, rounded down to sectors.
+    /// Returns a volume of length `len`, rounded down to sectors.
     fn of_length(options: &ExfatOptions, cluster: u64, len: u64) -> Result<Self, BuildError> {
         let sector = u64::from(options.sector_size);
         let volume = len / sector * sector;
@@ -129,7 +129,8 @@ impl Geometry {
             return Err(too_long());
         }
         let fitting = |heap: u64| volume.saturating_sub(heap) / cluster;
-        // The longest FAT is one for clusters in all of the volume. A shorter one is used if it suffices.
+        // The longest FAT covers clusters in the whole volume. A shorter FAT is used if it
+        // suffices.
         let longest = heap_at(options, align, volume / cluster);
         let clusters = fitting(longest);
         let shorter = heap_at(options, align, clusters);
@@ -175,18 +176,16 @@ impl Geometry {
         })
     }
 
-    /// Returns the offset of a cluster.
     pub fn offset(&self, cluster: u32) -> u64 {
         self.heap + u64::from(cluster - FIRST_CLUSTER) * self.cluster
     }
 
-    /// Returns the number of the cluster with that index in the heap.
+    /// Returns the number of the cluster with index `index` in the heap.
     pub fn number(index: u64) -> u32 {
-        // The heap has no more clusters.
+        // The heap has no more clusters than fit.
         FIRST_CLUSTER + u32::try_from(index).unwrap_or(u32::MAX)
     }
 
-    /// Returns the first cluster of the root directory.
     pub fn root(&self) -> u32 {
         Self::number(self.bitmap_clusters + self.upcase_clusters)
     }

@@ -1,4 +1,4 @@
-//! The boot regions, which come before the clusters.
+//! Encodes the boot regions, which precede the clusters.
 
 use forerun_io::{u64_from, usize_from};
 use zerocopy::{FromZeros, IntoBytes};
@@ -9,15 +9,14 @@ use crate::ondisk::BootSector;
 
 /// An x86 jump over the fields (3.1.1).
 const JUMP: [u8; 3] = [0xEB, 0x76, 0x90];
-/// Boot code that halts, since no machine is started from the image (3.1.19).
+/// Boot code that halts, because no machine boots from the image (3.1.19).
 const BOOT_CODE: u8 = 0xF4;
 /// Revision 1.00.
 const REVISION: u16 = 0x0100;
 const EXTENDED_SIGNATURE: u32 = 0xAA55_0000;
-/// The sector of the region that holds the checksum.
 const CHECKSUM_SECTOR: u64 = 11;
 
-/// Returns main and backup boot region.
+/// Returns the main and the backup boot region.
 pub fn regions(geometry: &Geometry, serial: u32) -> Vec<u8> {
     let mut region = region(geometry, serial);
     let sum = checksum(&region).to_le_bytes();
@@ -36,7 +35,7 @@ fn region(geometry: &Geometry, serial: u32) -> Vec<u8> {
         region.resize(end - size_of::<u32>(), 0);
         region.extend(EXTENDED_SIGNATURE.to_le_bytes());
     }
-    // OEM parameters and the reserved sector: none.
+    // OEM parameters and the reserved sector stay empty.
     region.resize(usize_from(CHECKSUM_SECTOR) * sector, 0);
     debug_assert_eq!(CHECKSUM_SECTOR + 1, REGION_SECTORS);
     region

@@ -1,10 +1,10 @@
-//! Writing of exFAT volumes.
+//! Writes exFAT volumes.
 //!
-//! Everything is laid out before a byte is written: boot regions, FAT, bitmap, up-case table, all
-//! directories, then all files. Each is in adjacent clusters, so that files and directories need no FAT
-//! and reads are sequential. Free space is a hole in the image. The same tree gives the same volume.
-//! The format has no place for owners, permissions except the write bit, extended attributes, links and
-//! special files ([`KEPT`]).
+//! The writer lays out everything before it writes a byte: boot regions, FAT, bitmap, up-case
+//! table, all directories, then all files. Each is contiguous, so that files and directories need
+//! no FAT and reads are sequential. Free space is a hole in the image. The same tree gives the same
+//! volume. The format cannot store owners, permissions except the write bit, extended attributes,
+//! links and special files ([`KEPT`]).
 
 mod directories;
 mod emit;
@@ -27,8 +27,8 @@ use self::directories::Directories;
 use self::geometry::Geometry;
 use self::plan::Plan;
 
-/// The properties of nodes that a volume keeps. Of permissions it keeps one bit, and the masks of a mount
-/// make the rest: the usual modes are not called lost.
+/// The properties of nodes that a volume stores. It stores one permission bit, and mount masks
+/// supply the rest: the usual modes are not reported as lost.
 pub const KEPT: KeptProperties = KeptProperties {
     symlinks: false,
     special_files: false,
@@ -47,10 +47,10 @@ pub const KEPT: KeptProperties = KeptProperties {
 /// Writes `tree` as an exFAT volume, and returns its length.
 ///
 /// # Errors
-/// [`BuildError::Format`], before anything is written, for options out of their ranges, a size that
-/// is too small, directories over 256 MiB, and names that the format cannot hold or tell apart, all
-/// of them listed. [`BuildError::Content`] if a file cannot be read or has changed since it was
-/// scanned, and [`BuildError::Output`].
+/// [`BuildError::Format`], before anything is written, for invalid options, a size that is too
+/// small, directories over 256 MiB, and names that the format cannot store or distinguish; the
+/// error lists these names. [`BuildError::Content`] if a file cannot be read or has changed since
+/// the scan.
 pub fn write(
     tree: &Tree,
     options: &ExfatOptions,

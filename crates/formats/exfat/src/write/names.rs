@@ -1,5 +1,5 @@
-//! Names of a tree in the form of the format, and complaints about names that the format cannot
-//! hold.
+//! Converts the names of a tree to UTF-16, and collects complaints about names that the format
+//! cannot store.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,9 @@ use super::cannot;
 use crate::name;
 use crate::upcase::Upcase;
 
-/// Most names that are listed. Further ones are counted.
+/// Most names that are listed. Further ones are only counted.
 const LISTED: usize = 100;
 
-/// Complaints about the names of a tree.
 #[derive(Default)]
 pub struct Complaints {
     listed: Vec<String>,
@@ -29,9 +28,6 @@ impl Complaints {
     }
 
     /// Fails with all complaints, if there are any.
-    ///
-    /// # Errors
-    /// [`BuildError::Format`].
     pub fn end(mut self) -> Result<(), BuildError> {
         if self.listed.is_empty() {
             return Ok(());
@@ -46,7 +42,6 @@ impl Complaints {
     }
 }
 
-/// Names of one directory.
 pub struct Directory<'a> {
     path: &'a [u8],
     upcase: &'a Upcase,
@@ -56,7 +51,6 @@ pub struct Directory<'a> {
 }
 
 impl<'a> Directory<'a> {
-    /// Returns a directory without names.
     pub const fn new(path: &'a [u8], upcase: &'a Upcase, keep_last_dots: bool) -> Self {
         Self {
             path,
@@ -66,7 +60,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Returns the units of a name, or adds a complaint.
+    /// Returns the UTF-16 units of a name, or records a complaint.
     pub fn take(&mut self, name: &[u8], complaints: &mut Complaints) -> Option<Vec<u16>> {
         let shown = |name: &[u8]| {
             let path = [self.path, name].concat();

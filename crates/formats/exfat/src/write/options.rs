@@ -1,5 +1,3 @@
-//! Options of a new volume.
-
 use forerun_build::BuildError;
 
 use super::cannot;
@@ -8,28 +6,28 @@ use crate::name;
 /// Options of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExfatOptions {
-    /// Length of the volume in bytes. By default the length that the tree takes, and
+    /// Length of the volume in bytes. The default is the length that the tree needs, and
     /// [`free`](Self::free).
     pub size: Option<u64>,
-    /// Bytes to leave free if the length is not given.
+    /// Free bytes to add if no length is given.
     pub free: u64,
-    /// Bytes of a cluster: a power of two from a sector to 32 MiB. By default 4 KiB for volumes up
-    /// to 256 MiB, 32 KiB up to 32 GiB, 128 KiB above.
+    /// Cluster size in bytes: a power of two from a sector to 32 MiB. The default is 4 KiB for
+    /// volumes up to 256 MiB, 32 KiB up to 32 GiB, 128 KiB above.
     pub cluster_size: Option<u32>,
-    /// Bytes of a sector: a power of two from 512 to 4096.
+    /// Sector size in bytes: a power of two from 512 to 4096.
     pub sector_size: u32,
-    /// Alignment of the FAT and of the clusters in bytes: a power of two. By default 1 MiB for
-    /// volumes of 64 MiB and more, a cluster or 4 KiB below.
+    /// Alignment of the FAT and of the clusters in bytes: a power of two. The default is 1 MiB for
+    /// volumes of 64 MiB and more, and a cluster or 4 KiB for smaller ones.
     pub align: Option<u32>,
     /// Volume label, at most 11 UTF-16 units.
     pub label: Vec<u8>,
-    /// Serial number. By default made from names, lengths and times.
+    /// Serial number. The default derives from names, lengths and times.
     pub serial: Option<u32>,
-    /// Volume GUID. By default there is none.
+    /// Volume GUID. There is none by default.
     pub guid: Option<[u8; 16]>,
-    /// Take names that end with dots, which Linux does not find without an option of its own.
+    /// Allow names that end with dots. Linux finds them only with a mount option.
     pub keep_last_dots: bool,
-    /// Leave zeros at the end of files out of `ValidDataLength`, so that they need not be written.
+    /// Exclude zeros at the end of files from `ValidDataLength`, so that they need not be written.
     /// Linux before 6.8 shows such files without these zeros.
     pub sparse_tails: bool,
 }
@@ -52,10 +50,7 @@ impl Default for ExfatOptions {
 }
 
 impl ExfatOptions {
-    /// Checks the options without regard to a tree.
-    ///
-    /// # Errors
-    /// [`BuildError::Format`] naming the option and its range.
+    /// Checks the options without regard to a tree. The error names the option and its range.
     pub fn validate(&self) -> Result<(), BuildError> {
         let power = |value: u32, low: u32, high: u32| {
             value.is_power_of_two() && (low..=high).contains(&value)

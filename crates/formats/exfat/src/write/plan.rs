@@ -1,4 +1,5 @@
-//! The plan of a volume: its files and directories, their order, and how many entries they take.
+//! The plan of a volume: its files and directories, their order, and the number of entries that
+//! they need.
 
 use forerun_build::{BuildError, NodeIndex, NodeKind, Tree};
 use forerun_io::u64_from;
@@ -9,24 +10,22 @@ use crate::entry_set::name_entries;
 use crate::ondisk::{ENTRY_LEN, MAX_DIRECTORY};
 use crate::upcase::Upcase;
 
-/// A file or directory of the plan.
 pub struct Item {
     pub name: Vec<u16>,
     pub node: NodeIndex,
-    /// Index of the item of its directory.
+    /// Index of the parent directory's item.
     pub parent: usize,
-    /// Bytes of a file, or of a directory's entries. Not rounded.
+    /// Length of a file, or of the entries of a directory. Not rounded.
     pub len: u64,
     pub is_directory: bool,
     /// The name in the tree, for messages.
     pub source: Vec<u8>,
 }
 
-/// All items: the root first, then the entries of each directory together, in the order of a walk by
-/// levels.
+/// All items in breadth-first order: the root, then the entries of each directory together.
 pub struct Plan {
     pub items: Vec<Item>,
-    /// Items that are directories, in the order they are written.
+    /// Directories, in the order in which they are written.
     pub directories: Vec<usize>,
     /// The entries of each directory, as a range of items.
     pub children: Vec<std::ops::Range<usize>>,
@@ -115,7 +114,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the path of an item in the tree.
     pub fn path(&self, item: usize) -> Vec<u8> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut at = item;
@@ -138,14 +136,15 @@ impl Plan {
         len.div_ceil(cluster)
     }
 
-    /// Returns the number of clusters of all items; nothing if it has no 64 bits.
+    /// Returns the number of clusters of all items; `None` if it overflows.
     pub fn all_clusters(&self, cluster: u64) -> Option<u64> {
         let mut clusters = self.items.iter().map(|item| Self::clusters(item, cluster));
         clusters.try_fold(0, u64::checked_add)
     }
 }
 
-/// Returns the number of entries of the root directory: label, bitmap, up-case table, and perhaps a GUID.
+/// Returns the number of entries of the root directory: label, bitmap, up-case table, and an
+/// optional GUID.
 pub fn root_entries(options: &ExfatOptions) -> u64 {
     if options.guid.is_some() { 4 } else { 3 }
 }

@@ -298,8 +298,8 @@ impl Allocator<'_> {
             }
             let slot = self.bitmap.free.get_mut(usize_from(page.into()));
             if let Some(known) = slot {
-                // The count differs if another program changed a cluster that both had allocated.
-                // The page is then read again.
+                // Another program has changed the bitmap if the count gets out of range. The page is
+                // then unknown, and read again.
                 let most = (self.volume.boot.clusters - page * PAGE).min(PAGE);
                 *known = known
                     .and_then(|free| (free + before).checked_sub(after))

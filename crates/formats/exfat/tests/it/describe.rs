@@ -15,8 +15,8 @@ fn every_kind() {
     insta::assert_snapshot!("every_kind", described(&open(&fuzzing::image())));
 }
 
-/// Returns a volume that the writer makes of a directory with a file of 5000 bytes and a file that may not be
-/// written. Their times are odd, and have hundredths of a second.
+/// Returns a volume that the writer creates from a directory with a file of 5000 bytes and a
+/// read-only file. Their times have odd seconds and hundredths of a second.
 fn written() -> Vec<u8> {
     let mut tree = Tree::default();
     let add = |tree: &mut Tree, dir, name: &str, kind, mode| {

@@ -1,5 +1,5 @@
-//! Devices that fail at one request: the volume takes no more changes, stays marked dirty, and is
-//! damaged no further.
+//! Devices that fail at one request: the volume refuses further changes, stays marked dirty, and
+//! suffers no further damage.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::common::{
     Request, TestDevice, assert_sound, create, fsck, list, mkdir, mkfs, open, open_mut, read, write,
 };
 
-/// Runs a workload with every kind of change. Returns the first error.
+/// Runs a workload with every kind of change, and returns the first error.
 fn work(fs: &Exfat, device: &dyn BlockDevice) -> Result<(), Error> {
     let root = fs.root();
     let a = create(fs, root, "a")?;
@@ -37,7 +37,7 @@ fn each_write_fails_once() {
         for n in 0..60 {
             let device = TestDevice::new(&image);
             let fs = open_mut(&device, |with| with.dirsync = dirsync);
-            // Only metadata: the engine handles its own failures.
+            // Tests only metadata, because the engine handles failures of its own requests.
             let outcome = {
                 let root = fs.root();
                 let made = create(&fs, root, "first");
@@ -84,7 +84,7 @@ fn each_read_fails_once() {
             Ok(()) => break,
             Err(Error::Io { .. }) => {
                 let again = create(&fs, fs.root(), "more");
-                // A listing that failed is not a failed change.
+                // A failed listing is not a failed change.
                 assert!(
                     matches!(again, Ok(_) | Err(Error::ReadOnly(_))),
                     "{again:?}"
@@ -102,7 +102,7 @@ fn each_read_fails_once() {
 fn damage_stops_changes_unless_told_otherwise() {
     use forerun_exfat::fuzzing::{self, FAT};
     let mut image = fuzzing::image();
-    // The chain of the file in pieces ends early.
+    // The chain of the fragmented file ends early.
     image[FAT + 32..FAT + 36].copy_from_slice(&u32::MAX.to_le_bytes());
     let device = TestDevice::new(&image);
     let fs = open_mut(&device, |_| {});
@@ -110,7 +110,7 @@ fn damage_stops_changes_unless_told_otherwise() {
     assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
     let outcome = fs.unlink(fs.root(), b"vendor");
     assert!(matches!(outcome, Err(Error::ReadOnly(_))), "{outcome:?}");
-    // Only the mark of damage is written.
+    // The driver writes only `VolumeDirty`.
     assert_eq!(
         device.take_changes(),
         [Request::Write(0..512), Request::Flush]
@@ -123,7 +123,7 @@ fn damage_stops_changes_unless_told_otherwise() {
     fs.unlink(fs.root(), b"vendor").unwrap();
     fs.sync_all().unwrap();
     assert_eq!(fs.lookup(fs.root(), b"pieces").unwrap(), None);
-    // No cluster of the damaged file is free; those of the other file are.
+    // The clusters of the damaged file stay in use; those of the other file are free.
     assert_eq!(fs.space().unwrap().free, before + 1);
     assert_eq!(device.to_vec()[106] & 2, 2, "VolumeDirty");
 }
@@ -139,13 +139,13 @@ fn volume_dirty_stays_where_it_was_set() {
     create(&fs, fs.root(), "a").unwrap();
     fs.sync_all().unwrap();
     assert_eq!(device.to_vec()[106] & 2, 2);
-    // The directory only.
+    // Only the directory is written.
     let writes = device.take_log();
     let writes = writes.iter().filter(|request| request.is_write());
     assert_eq!(writes.count(), 1);
 }
 
-/// Writes the byte 2 to all clusters that a new file can have.
+/// Creates a file with the byte 2 in all free clusters.
 fn fill(fs: &Exfat, device: &dyn BlockDevice) {
     let Ok(file) = create(fs, fs.root(), "other") else {
         return;
@@ -158,7 +158,7 @@ fn fill(fs: &Exfat, device: &dyn BlockDevice) {
     }
 }
 
-/// Creates names and a directory, and renames files if `renames`, up to the first error.
+/// Creates names and a directory, and with `renames` renames files, up to the first error.
 fn changes(fs: &Exfat, device: &dyn BlockDevice, renames: bool) -> Result<(), Error> {
     let root = fs.root();
     let new = create(fs, root, "new")?;
@@ -197,11 +197,12 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
                 break;
             };
             assert!(error.is_full(), "{n}: {error}");
-            // Parts of a long name may exist without the first part.
+            // Later parts of a long name may exist without the first part.
             if let Some(told) = fsck(&device.to_vec()) {
                 assert!(told.contains("image: clean"), "{n}: {told}");
             }
-            // Clusters that become free in memory are still in use on the device after a power cut.
+            // Clusters that are freed in memory must not be reused while the device still refers to
+            // them.
             let _in_memory = [b"moved", &b"new"[..]].map(|name| fs.unlink(root, name));
             fill(&fs, &device.memory);
             let cut = device.to_vec();
@@ -233,7 +234,7 @@ fn a_full_disk_below_the_volume_loses_nothing_and_ends_nothing() {
     }
 }
 
-/// Takes clusters for a file `f` in `dir` and gives them back, all in one commit.
+/// Allocates clusters for a file `f` in `dir` and frees them, all in one commit.
 type TakeAndGive = fn(&Exfat, NodeId) -> Result<(), Error>;
 
 fn allocated(fs: &Exfat, dir: NodeId) -> Result<NodeId, Error> {
@@ -300,7 +301,7 @@ fn clusters_stay_marked_while_an_entry_on_the_device_names_them() {
                 assert!(n > 3, "{what}");
                 break;
             }
-            // Opened again, the driver completes the interrupted move.
+            // On the next open, the driver completes the interrupted move.
             drop(fs);
             let fs = open_mut(&device, |_| {});
             for name in [&b"moved"[..], b"first"] {
@@ -336,7 +337,8 @@ fn after_a_panic_nothing_is_written_and_reads_go_on() {
         create(&fs, fs.root(), "kept").unwrap();
         fs.sync(fs.root()).unwrap();
         let panicked = device.panic_after(n / 2);
-        // The engine's part of a write is not under test: its requests panic too, in no session.
+        // The engine's part of a write is not tested here: its requests panic outside of the
+        // driver's session.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let root = fs.root();
             let dir = mkdir(&fs, root, "dir")?;
@@ -366,7 +368,7 @@ fn after_a_panic_nothing_is_written_and_reads_go_on() {
         assert_eq!(device.take_changes(), [], "{n}");
         let _names_before_or_after = list(&fs, fs.root());
         let left = device.to_vec();
-        // The last request is the flush behind the write that clears `VolumeDirty`.
+        // The last request is the flush after the write that clears `VolumeDirty`.
         if left[106] & 2 == 0 {
             assert_sound(&left)
         } else {

@@ -1,4 +1,4 @@
-//! Ids that are created and forgotten: the state kept for them is dropped.
+//! Ids that are created and forgotten: the driver drops their state.
 
 use forerun_exfat::Exfat;
 use forerun_testkit::children;
@@ -6,8 +6,8 @@ use forerun_vfs::{FileSystem, FileSystemMut, NodeId};
 
 use crate::common::{TestDevice, assert_sound, create, list, mkdir, mkfs, open_mut, write};
 
-/// Returns the number of cycles; with `FORERUN_LONG`, enough to show a leak in the process's
-/// memory.
+/// Returns the number of cycles; with `FORERUN_LONG`, enough to show a leak in the memory of the
+/// process.
 fn cycles() -> u32 {
     let long = std::env::var_os("FORERUN_LONG").is_some();
     if long { 200_000 } else { 20_000 }
@@ -19,7 +19,7 @@ fn resident() -> u64 {
     pages.parse::<u64>().unwrap() * 4096
 }
 
-/// Creates, renames and removes files as a mount does, and returns the ids to forget.
+/// Creates, renames and removes files like a mount, and returns the ids to forget.
 fn cycle(fs: &Exfat, device: &TestDevice, dir: NodeId, n: u32) -> Vec<NodeId> {
     let (one, two) = (format!("file {n}"), format!("other {n}"));
     let file = create(fs, dir, &one).unwrap();
@@ -59,7 +59,7 @@ fn ids_that_are_forgotten_are_given_out_again() {
         device.take_log();
         if n.is_multiple_of(64) {
             fs.sync_all().unwrap();
-            // Ids by place, not numbers that count up.
+            // The id depends on the location, and is not a counter.
             let file = create(&fs, dir, "probe").unwrap();
             assert_eq!(*first.get_or_insert(file), file, "cycle {n}");
             fs.unlink(dir, b"probe").unwrap();
@@ -91,12 +91,12 @@ fn what_is_there_is_found_again_after_its_id_was_forgotten() {
     for n in 0..40 {
         create(&fs, a, &format!("{n}")).unwrap();
     }
-    // Directories, and entries below them, in places that differ from their ids.
+    // These directories and entries are at locations that differ from their ids.
     fs.rename((a, b"held"), (b, b"held"), true).unwrap();
     fs.rename((root, b"a"), (b, b"a"), true).unwrap();
     let new = mkdir(&fs, root, "a").unwrap();
     create(&fs, new, "within").unwrap();
-    // Changes are pending: some ids wait for the commit, and are used before it.
+    // Changes are pending: some of these ids wait for the commit, and are used before it.
     for id in [a, new, held] {
         fs.forget(id);
     }

@@ -1,11 +1,11 @@
-//! Fuzz targets over mutations of the small structures with the most meaning, which mutations of a whole
-//! volume seldom meet.
+//! Fuzz targets over mutations of the small, dense structures, which mutations of a whole volume
+//! seldom reach.
 
 use forerun_exfat::fuzzing;
 use forerun_testkit::mutate::{each, in_time};
 use forerun_testkit::rng::Rng;
 
-/// Runs `check` on the volume with mutations of `range`.
+/// Runs `check` on the volume with each of `rounds` mutations of `range`.
 fn each_within(range: std::ops::Range<usize>, rounds: usize, mut check: impl FnMut(&[u8])) {
     let image = fuzzing::image();
     each(&image[range.clone()], rounds, |bytes| {
@@ -40,6 +40,6 @@ fn operations() {
     for _ in 0..1000 {
         run(&fuzzing::image());
     }
-    // FAT, bitmap, directories.
+    // FAT, bitmap, and directories.
     each_within(fuzzing::FAT..fuzzing::cluster(10), 2500, run);
 }

@@ -1,4 +1,4 @@
-//! Volumes of uncommon shape: beyond 2 TiB, large sectors and clusters, two FATs.
+//! Volumes of unusual geometry: beyond 2 TiB, large sectors and clusters, two FATs.
 
 use std::fs::File;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n % 251) as u8 + 1).collect()
 }
 
-/// Fills the volume up to `tail` bytes, and uses the clusters behind them.
+/// Fills the volume except for the last `tail` bytes, then uses the clusters in these.
 fn use_the_end(path: &Path, tail: u64) {
     let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(path).unwrap());
     let fs = open(Arc::clone(&device));
@@ -86,7 +86,7 @@ fn volumes_beyond_2_tib() {
         return;
     };
     let dir = temp_dir("exfat-large");
-    // Clusters of 32 MiB, and of 128 KiB: 25 million of them.
+    // Clusters of 32 MiB, and 25 million clusters of 128 KiB.
     for (len, cluster) in [(8 * TIB, "32M"), (3 * TIB + TIB / 8, "128K")] {
         let path = dir.path().join(cluster);
         File::create(&path).unwrap().set_len(len).unwrap();
@@ -109,7 +109,7 @@ fn volumes_beyond_2_tib() {
     use_the_end(&path, 64 << 20);
 }
 
-/// Checks sectors of 4 KiB: sets stay within them, on a device with such sectors and on one with
+/// Checks sectors of 4 KiB: sets do not cross them, on a device with such sectors and on one with
 /// smaller ones.
 #[test]
 fn large_sectors() {
@@ -143,13 +143,13 @@ fn large_sectors() {
     }
 }
 
-/// Creates a volume of TexFAT: a second FAT and a second bitmap, of which either may be active.
+/// Creates a TexFAT volume, with a second FAT and a second bitmap. Either may be active.
 fn texfat(second: bool) -> Option<Vec<u8>> {
     let mut image = mkfs(16 << 20, &["-c", "4K", "-b", "1M"])?;
     let number = |image: &[u8], at: usize| {
         u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize
     };
-    // Files to find.
+    // Creates files for the reader to find.
     let device = Arc::new(MemoryDevice::new(image));
     let fs = open(Arc::<MemoryDevice>::clone(&device));
     let (a, b) = (
@@ -173,10 +173,10 @@ fn texfat(second: bool) -> Option<Vec<u8>> {
     assert!(fat + 2 * len <= heap, "no room for a second FAT");
     image.copy_within(fat..fat + len, fat + len);
     if second {
-        // The inactive FAT need not be right.
+        // The contents of the inactive FAT do not matter.
         image[fat + 20..fat + len].fill(0);
     }
-    // The second bitmap is in the last cluster, which it marks used.
+    // The second bitmap is in the last cluster, and marks that cluster used.
     let clusters = number(&image, 92);
     let bits = clusters.div_ceil(8);
     let last = clusters + 1;

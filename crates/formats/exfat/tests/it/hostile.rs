@@ -1,4 +1,5 @@
-//! Volumes that lie: an error that names the place, never a panic, a hang or unbounded memory.
+//! Hostile volumes: the driver returns an error that names the location, and never panics, hangs or
+//! uses unbounded memory.
 
 use forerun_exfat::FORMAT;
 use forerun_exfat::fuzzing::{self, DIR, FAT, PIECES, ROOT, SLOTS, WHOLE, cluster};
@@ -6,7 +7,7 @@ use forerun_testkit::conformance::check_faults;
 
 const SETS: [usize; 3] = SLOTS;
 
-/// Returns the errors of the image after a change of it.
+/// Returns the errors of the image after a change to it.
 fn told(change: impl FnOnce(&mut Vec<u8>)) -> Vec<String> {
     let mut image = fuzzing::image();
     change(&mut image);
@@ -74,7 +75,7 @@ fn boot_sectors() {
             "the volume is 42496 bytes long, the image only 41984",
         ),
     ] {
-        // Both regions, so that the backup is no help.
+        // Changes both regions, so that the backup does not help.
         let found = told(|image| {
             image[at] = value;
             image[12 * 512 + at] = value;
@@ -90,7 +91,7 @@ fn boot_sectors() {
 fn the_backup_is_used() {
     let mut image = fuzzing::image();
     image[100] ^= 1;
-    // Not sealed: the main region's checksum is wrong.
+    // The checksum is not corrected, so the main region is invalid.
     let source = std::sync::Arc::new(forerun_io::MemorySource::new(image));
     let fs = forerun_exfat::Exfat::open(forerun_vfs::OpenWith::new(source)).unwrap();
     let details = &forerun_vfs::FileSystem::volume(&fs).details;
@@ -253,10 +254,10 @@ fn sets() {
         image[slot(SETS[1])..slot(SETS[1]) + 96].copy_from_slice(&set);
     });
     contains(&found, "the name \"pieces\" is there twice");
-    // Cut by the end of the cluster: the chain of the root ends with its first.
+    // The set ends with the cluster: the chain of the root has only its first cluster.
     let found = told(|image| u32_at(image, fat(ROOT), 0xFFFF_FFFF));
     contains(&found, "set of 3 secondary entries, of which 0 are there");
-    // A directory that refers to its own parent.
+    // The directory refers to its own parent.
     let found = told(|image| {
         u32_at(image, slot(SETS[1]) + 52, ROOT);
         seal_set(image, slot(SETS[1]));

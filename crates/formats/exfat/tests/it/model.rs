@@ -1,5 +1,5 @@
-//! Thousands of random operations against a model in memory: the volume shows the same tree before
-//! and after it is opened again, and fsck.exfat finds nothing.
+//! Thousands of random operations against a model in memory. The volume must show the same tree
+//! before and after it is opened again, and `fsck.exfat` must find nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,7 +90,8 @@ impl Run {
         dirs[at].clone()
     }
 
-    /// Returns whether the operation succeeded. A full volume may refuse any that takes space.
+    /// Returns whether the operation succeeded. On a full volume, any operation that needs space
+    /// may fail.
     fn did(&mut self, outcome: Result<(), Error>) -> bool {
         match outcome {
             Ok(()) => true,

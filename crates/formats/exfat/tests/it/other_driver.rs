@@ -1,4 +1,5 @@
-//! Debian's exfat-fuse, both ways: it fills volumes that we read, and reads volumes that we wrote.
+//! Tests against Debian's exfat-fuse, in both directions: it fills volumes that forerun reads, and
+//! reads volumes that forerun wrote.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +14,8 @@ use crate::common::{
     write,
 };
 
-/// Mounts an image with exfat-fuse while `run` uses it. Returns the image as it is afterwards, or
-/// nothing if the machine cannot mount it.
+/// Mounts an image with exfat-fuse while `run` uses it. Returns the changed image, or `None` if the
+/// machine cannot mount it.
 fn mounted(image: &[u8], run: impl FnOnce(&Path)) -> Option<Vec<u8>> {
     if !require::root() || !require::fuse() {
         return None;
@@ -91,7 +92,7 @@ fn it_fills_volumes_that_we_read_and_change() {
                 .all(|(path, bytes)| *bytes == contents(expected[path]))
         );
 
-        // Its sets may lie across sectors: all of them are changed and removed.
+        // Sets written by exfat-fuse may cross sectors. The test changes and removes all of them.
         let device = TestDevice::new(&filled);
         let volume = open_mut(&device, |_| {});
         let many = volume.lookup(volume.root(), b"many").unwrap().unwrap();
@@ -124,7 +125,7 @@ fn it_reads_what_we_write() {
         let volume = open_mut(&device, |_| {});
         let root = volume.root();
         let many = mkdir(&volume, root, "many").unwrap();
-        // Two at a time, so that they are in pieces.
+        // Writes two files alternately, so that both are fragmented.
         let names: Vec<_> = expected().into_iter().collect();
         for pair in names.chunks(2) {
             let nodes: Vec<_> = pair

@@ -1,24 +1,25 @@
-//! Power cuts: every state that one may leave on volumes with small workloads.
+//! Power cuts: every state that a power cut may leave on volumes with small workloads.
 //!
-//! All single operations on three volumes, files in pieces, clusters that are taken and given back in one
-//! commit, and pairs drawn by a seed, each with `dirsync` and without (the third without only); with
-//! `FORERUN_POWERCUT=full`, all pairs and 5,000 triples, which takes hours. Each state
-//! is judged three times.
+//! The workloads are all single operations on three volumes, growing fragmented files, clusters
+//! that are allocated and freed in one commit, and pairs drawn by a seed. Each runs with and
+//! without `dirsync`, on the third volume only without. With `FORERUN_POWERCUT=full`, the tests run
+//! all pairs and 5,000 triples, which takes hours. Each state is checked three times:
 //!
-//! - As it is, by a checker that shares nothing with the driver, and by `fsck.exfat` if that
-//!   checker finds more than lost clusters, and on a sample of the others. Besides lost clusters
-//!   under `VolumeDirty` they may find two things only that no order of writes avoids: a chain that
-//!   goes on behind its length in clusters that nothing else has, which `fsck.exfat` calls corrupt
-//!   and cuts, and name entries of a set whose first sector is marked unused, which it calls clean.
-//! - Through the driver, opened for change: names and contents must be some that the model allows.
-//! - Synced by the driver, again by the checker: it must find the names and contents that the driver
-//!   found, and no name entries left over.
+//! - As it is, by a checker that shares no code with the driver. `fsck.exfat` also checks a sample,
+//!   and each state in which that checker finds more than lost clusters. Besides lost clusters
+//!   under `VolumeDirty`, they may report only two findings, which no order of writes avoids: a
+//!   chain that continues behind its length in clusters without another owner, which `fsck.exfat`
+//!   calls corrupt and truncates, and name entries of a set whose first sector is marked unused,
+//!   which `fsck.exfat` calls clean.
+//! - Through the driver, opened for change: the model must allow the names and contents.
+//! - After a sync by the driver, by the checker again: it must find the names and contents that the
+//!   driver found, and no stray name entries.
 //!
-//! The tree is not judged before the driver has opened the volume but for this: the checker may see
-//! nothing that the driver does not see, and miss no more names than were being changed. The reason
-//! is that a rename from one sector to another takes two writes. Between them, a reader that does
-//! not know the pointer from the old place to the new one finds neither name.
-//! `docs/formats/exfat.md` describes how other systems read these states.
+//! Before the driver opens the volume, the tree is compared only loosely: the checker may see
+//! nothing that the driver does not see, and may miss only names that were being changed. The
+//! reason is that a rename across sectors takes two writes. Between them, a reader that ignores the
+//! pointer from the old location to the new one finds neither name. `docs/formats/exfat.md`
+//! describes how other systems read these states.
 
 use std::cell::RefCell;
 use std::io;
@@ -38,10 +39,10 @@ use forerun_testkit::{exfat_tools, temp_dir};
 use forerun_vfs::{FileSystemMut, OpenMutWith, Result};
 
 const VOLUME: usize = 4 << 20;
-/// The byte in clusters that were never written. The tests detect it if it shows in a file.
+/// The byte in clusters that were never written. The tests fail if it shows in a file.
 const FOREIGN: u8 = 0xF0;
-/// `fsck.exfat` checks one of this many states without findings of our checker, and one of the next
-/// number with only lost clusters, which `fsck.exfat` does not detect.
+/// `fsck.exfat` checks one in this many states without findings of our checker, and one in
+/// `FSCK_ONE_LEAK_IN` states with only lost clusters, which it does not detect.
 const FSCK_ONE_IN: u128 = 64;
 const FSCK_ONE_LEAK_IN: u128 = 8;
 const PAIRS: usize = 402;
@@ -64,7 +65,7 @@ fn empty(cluster: u64) -> Option<Snapshot> {
 /// Prepares volumes with clusters of 512 bytes and of 4 KiB, and a nearly full one with small
 /// clusters.
 fn scenes() -> Option<Vec<Scene>> {
-    // Entry sets of the fillers take three entries each, so the next set lies across the end of a
+    // The sets of the filler files take three entries each, so the next set crosses the end of a
     // cluster of 16 or 128 entries. Five sets fill a sector, and a directory with clusters of one
     // sector grows from one sector to nine.
     let mut scenes = Vec::new();
@@ -155,8 +156,8 @@ fn rename(from: &Place, to: &Place) -> Operation {
     }
 }
 
-/// Returns workloads on files in pieces that become longer and shorter: `A/one` and `B/cross` grow
-/// by turns.
+/// Returns workloads on fragmented files that become longer and shorter: `A/one` and `B/cross` grow
+/// alternately.
 fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
     let (one, cross) = (Place::from("A/one"), Place::from("B/cross"));
     let len = 4 * cluster + 200;
@@ -188,8 +189,8 @@ fn in_pieces(cluster: u64) -> Vec<Vec<Operation>> {
     then.map(|then| [&before[..], &then].concat()).to_vec()
 }
 
-/// Returns workloads in which names take clusters and give them back within one commit, alone and
-/// before another file takes clusters.
+/// Returns workloads in which names allocate and free clusters within one commit, alone and before
+/// another file allocates clusters.
 fn in_one_commit(scene: &Scene) -> Vec<Vec<Operation>> {
     let cluster = scene.cluster;
     let (new, moved, sparse) = ("A/new".into(), "B/moved".into(), "B/sparse".into());
@@ -228,7 +229,7 @@ fn in_one_commit(scene: &Scene) -> Vec<Vec<Operation>> {
 fn into_a_moved_directory(scene: &Scene) -> Vec<Operation> {
     let full = Place::from(if scene.has(&"D".into()) { "D" } else { "E" });
     let moved = Place::from("B/moved");
-    // These fill the last sector.
+    // These names fill the last sector.
     let names = ["1", "2", "3", "4", "5"].map(|name| full.join(name.as_bytes()));
     let mut operations: Vec<_> = names.map(Operation::Create).into();
     operations.extend([
@@ -239,8 +240,8 @@ fn into_a_moved_directory(scene: &Scene) -> Vec<Operation> {
     operations
 }
 
-/// Returns workloads on names of two sectors, in a directory that grows for them; none if the scene
-/// lacks it.
+/// Returns workloads on sets of two sectors, in a directory that grows for them. Returns none if
+/// the scene has no such directory.
 fn growing(scene: &Scene, dir: &str) -> Vec<Vec<Operation>> {
     let dir = Place::from(dir);
     let (long, short) = (dir.join(&long_name('N')), dir.join(b"short"));
@@ -272,7 +273,7 @@ static FSCKS: AtomicU64 = AtomicU64::new(0);
 static LONG_CHAINS: AtomicU64 = AtomicU64::new(0);
 static STRAY_NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// Runs our checker, and `fsck.exfat` if the two could differ or the state is in the sample.
+/// Runs our checker; also runs `fsck.exfat` if the two could differ or the state is in the sample.
 fn check(state: &Snapshot, moment: Moment) -> std::result::Result<Option<Found>, String> {
     let report = judge(state).map_err(|finding| finding.to_string())?;
     let verdict = match moment {
@@ -300,8 +301,8 @@ fn check(state: &Snapshot, moment: Moment) -> std::result::Result<Option<Found>,
     found.map(Some).map_err(|error| error.to_string())
 }
 
-/// Checks that `fsck.exfat` finds the volume clean, except for the two findings that no order of
-/// writes avoids, and these only if our checker has them too.
+/// Checks that `fsck.exfat` finds the volume clean. It may report the two unavoidable findings, but
+/// only if our checker reports them too.
 fn agrees(report: &Report, said: &Said) -> std::result::Result<(), String> {
     let has = |what| report.findings.iter().any(|finding| finding.what == what);
     let (long, stray) = (has(What::LongChain), has(What::StrayName));
@@ -345,10 +346,10 @@ fn no_power_cut_leaves_a_volume_in_need_of_repair() {
     assert!(outcome.states >= 40_000, "{outcome:?}");
 }
 
-/// Loses one flush.
+/// A device that drops one flush.
 struct Hasty {
     device: Arc<dyn BlockDevice>,
-    /// Flushes before the one that is lost.
+    /// Number of flushes before the dropped one.
     left: AtomicUsize,
 }
 
@@ -379,8 +380,8 @@ impl BlockDevice for Hasty {
     }
 }
 
-/// Takes out one flush of the driver after the other. Two are not missed: the last one, behind the mark that the
-/// volume is clean, and one before the driver forgets the old place of a file that moved.
+/// Drops each flush of the driver in turn. Two have no visible effect: the last one, after
+/// `VolumeDirty` is cleared, and one before the driver forgets the old location of a moved file.
 #[test]
 fn a_missing_flush_is_found() {
     let Some(empty) = empty(512) else { return };

@@ -1,5 +1,5 @@
-//! Each kind of damage to real volumes: it is recognised and repaired, all checkers then find the
-//! volume clean, and every file is as it was.
+//! Each kind of damage to real volumes: the repair recognises it and mends it, all checkers then
+//! find the volume clean, and the files are unchanged.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,20 +16,18 @@ use crate::repairing::{
 
 /// The expected files after the repair.
 enum Then {
-    /// All are as they were.
+    /// All files are unchanged.
     Same,
-    /// These differ, and all others are as they were.
+    /// These files differ; all others are unchanged.
     But(&'static [&'static str]),
-    /// These have other names now.
+    /// These files have other names; all others are unchanged.
     Renamed(&'static [(&'static str, &'static str)]),
 }
 
 struct Damage {
     what: &'static str,
     does: fn(&mut Vec<u8>, &Map),
-    /// The kind of the expected finding.
     kind: Kind,
-    /// Part of the expected message.
     says: &'static str,
     then: Then,
 }
@@ -50,7 +48,7 @@ fn damage(
     }
 }
 
-/// Finds the slot of the bitmap, or of the up-case table, in the root directory.
+/// Finds the slot of the bitmap or of the up-case table in the root directory.
 fn system(image: &[u8], map: &Map, kind: u8) -> usize {
     let root = map.at(map.root);
     let mut slots = (root..root + map.cluster).step_by(32);
@@ -211,7 +209,7 @@ fn compare(before: &Files, after: &Files, then: &Then, what: &str) {
     }
 }
 
-/// Returns whether a path is `changed`, or below it if that ends with a slash.
+/// Returns whether a path is `changed`, or below `changed` if that ends with a slash.
 fn is_of(path: &str, changed: &str) -> bool {
     path == changed || (changed.ends_with('/') && path.starts_with(changed))
 }
@@ -280,7 +278,7 @@ fn no_room_for_a_copy() {
     let (after, summary, findings) = mend(bytes.clone());
     assert!(kinds(&findings).contains(&Kind::CrossLinkCut));
     assert!(summary.remains() > 0);
-    // All data that could be read is still there.
+    // All readable data is still there.
     let (was, is) = (files(&bytes), files(&after));
     assert!(was == is);
 }
@@ -327,7 +325,7 @@ fn a_lost_directory_is_one_again() {
     let before = files(&image);
     let mut bytes = image.clone();
     let at = set_of(&bytes, "dir");
-    // The stream extension is lost, and with it the place of the directory.
+    // The stream extension is lost, and with it the location of the directory.
     bytes.copy_within(at + 64..at + 96, at + 32);
     let (after, summary, _) = mend(bytes);
     assert_clean(&after, "a lost directory");
@@ -413,7 +411,7 @@ fn a_rescue_reads_a_file_up_to_where_its_chain_breaks() {
     let beyond = fs.map(node, 3 * 512..2000, &mut |_| ControlFlow::Continue(()));
     let beyond = beyond.unwrap_err().to_string();
     assert!(beyond.contains("ends after 3 of"), "{beyond}");
-    // All others are intact.
+    // All other files are intact.
     let after = files_of(&fs, &image);
     compare(
         &before,

@@ -1,4 +1,4 @@
-//! Power cuts during a repair: whatever reached the device, another repair results in a clean
+//! Power cuts during a repair: whatever reached the device, a second repair results in a clean
 //! volume with the same files, and the undo file restores the original volume.
 
 use std::io;
@@ -26,7 +26,8 @@ fn set_first(image: &mut [u8], path: &str, cluster: u32) {
     seal_set(image, set);
 }
 
-/// One of each way of writing: boot regions, tables, copies, sets across sectors, cuts, lost files.
+/// One damage for each way of writing: boot regions, tables, copies, sets across sectors,
+/// truncations, lost files.
 #[rustfmt::skip]
 const DAMAGES: &[Damage] = &[
     ("boot sectors", |image, _| image[..6144].fill(0)),
@@ -61,7 +62,7 @@ fn run(device: &Arc<dyn BlockDevice>) {
     assert_eq!(summary.remains(), 0, "{summary:?}");
 }
 
-/// Records the writes of a repair. Returns them, and the repaired volume.
+/// Records the writes of a repair. Returns the trace and the repaired volume.
 fn record(start: &Snapshot) -> (Trace, Vec<u8>) {
     let recorder = Arc::new(Recorder::new(start.device()));
     let device: Arc<dyn BlockDevice> = Arc::<Recorder<_>>::clone(&recorder) as _;
@@ -69,15 +70,15 @@ fn record(start: &Snapshot) -> (Trace, Vec<u8>) {
     (recorder.take(), all(&*device))
 }
 
-/// Returns the files except recovered lost ones, whose names depend on the round that found them.
+/// Returns the files without recovered lost ones, whose names depend on the round that found them.
 fn kept(bytes: &[u8]) -> Files {
     let mut files = files(bytes);
     files.retain(|path, _| !path.starts_with("/FORERUN"));
     files
 }
 
-/// Calls `visit` with each damaged volume and the bounds for its power cuts. It returns how many states it
-/// judged.
+/// Calls `visit` with each damaged volume and the bounds for its power cuts. `visit` returns the
+/// number of states that it checked.
 fn each_damage(visit: &mut dyn FnMut(&str, Vec<u8>, &Bounds) -> u32) {
     let Some(image) = filled("512") else { return };
     let map = Map::of(&image);
@@ -131,7 +132,7 @@ fn another_repair_ends_it() {
     });
 }
 
-/// An undo file that marks, in the trace of the volume, when it was made durable.
+/// An undo file that records each of its syncs in the trace of the volume.
 struct Log {
     file: UndoBytes,
     durable: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -150,7 +151,8 @@ impl UndoLog for Log {
     }
 }
 
-/// Repairs with an undo file. Returns the trace of the volume, and the undo file at each mark.
+/// Repairs with an undo file. Returns the trace of the volume, and the contents of the undo file at
+/// each sync.
 fn record_with_undo(start: &Snapshot) -> (Trace, Vec<Vec<u8>>) {
     let volume = Arc::new(Recorder::new(start.device()));
     let durable = Arc::<Mutex<Vec<Vec<u8>>>>::default();

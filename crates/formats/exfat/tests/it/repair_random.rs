@@ -1,5 +1,5 @@
-//! Random damage from a fixed seed: a repair ends, leaves a volume that all checkers find clean or
-//! reports what it left, and loses no data that could be read before.
+//! Random damage from a fixed seed: a repair terminates, leaves a volume that all checkers find
+//! clean or reports unrepaired damage, and loses no readable data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,12 @@ use forerun_vfs::OpenWith;
 
 use crate::repairing::{self, Files, Map, files, filled, fsck, mend_with, told};
 
-/// Mutations of each of two volumes.
+/// Number of mutations of each of two volumes.
 const ROUNDS: usize = 700;
-/// `fsck.exfat` checks one of this many.
+/// `fsck.exfat` checks one in this many.
 const FSCK_ONE_IN: usize = 8;
 
-/// Places where a byte has a meaning: directories, bitmap and up-case table, and the used part of
-/// the FAT.
+/// Offsets of meaningful bytes: directories, bitmap, up-case table, and the used part of the FAT.
 struct Places {
     clusters: Vec<usize>,
     map: Map,
@@ -74,7 +73,7 @@ fn opens(bytes: &[u8]) -> bool {
     Exfat::open(OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())))).is_ok()
 }
 
-/// Asserts that every file that was intact before is unchanged.
+/// Asserts that every file that was intact before the repair is unchanged.
 fn assert_kept(sound: &Files, before: &[u8], after: &[u8], what: &str) {
     if !opens(before) || !opens(after) {
         return;
@@ -107,7 +106,7 @@ fn nothing_that_can_be_read_is_lost() {
                 continue;
             }
             assert_eq!(told(&after), [""; 0], "{what}");
-            // Entries of vendors are none to the checkers.
+            // The checkers ignore vendor entries.
             let said = match round % FSCK_ONE_IN {
                 0 => fsck(&after),
                 _ => None,
@@ -158,7 +157,7 @@ fn whatever_bytes_there_are() {
         assert!(errors.is_empty(), "{errors:?}");
     };
     each(&image, 1500, &mut run);
-    // The small structures with the most meaning: FAT, bitmap, directories.
+    // The small, dense structures: FAT, bitmap, directories.
     let (from, to) = (fuzzing::FAT, fuzzing::cluster(10));
     each(&image[from..to], 2500, |bytes| {
         let mut image = image.clone();

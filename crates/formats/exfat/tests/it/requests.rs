@@ -1,4 +1,4 @@
-//! Requests of operations to the device: counted, not timed.
+//! Counts the requests of operations to the device.
 
 use forerun_vfs::{Changes, FileSystem, FileSystemMut, NodeId};
 
@@ -34,7 +34,7 @@ fn a_long_contiguous_file_goes_in_four_writes() {
     let fs = open_mut(&device, |with| with.dirsync = true);
     device.take_log();
     fs.unlink(fs.root(), b"big").unwrap();
-    // The removal is durable already; only VolumeDirty and the freeing of space remain.
+    // The removal is already durable; only `VolumeDirty` and the freeing of clusters are pending.
     assert!(list(&open(&device.to_vec()), ROOT).is_empty());
     fs.sync_all().unwrap();
     let log = device.take_log();
@@ -42,7 +42,7 @@ fn a_long_contiguous_file_goes_in_four_writes() {
     let bytes: u64 = writes.iter().map(|(_, len)| len).sum();
     assert!(writes.len() <= 4, "{writes:?}");
     assert!(bytes <= 6 << 10, "{bytes} bytes: {writes:?}");
-    // The FAT was read only for the chains of root, bitmap and up-case table.
+    // Opening read the FAT only for the chains of root, bitmap and up-case table.
     let fat = u64::from(u32::from_le_bytes(image[80..84].try_into().unwrap())) * 512;
     let behind = fat + 4096..fat + (256 << 10);
     let read_fat = log
@@ -56,7 +56,7 @@ fn a_long_contiguous_file_goes_in_four_writes() {
 #[test]
 fn a_chain_between_two_sectors_writes_each_once() {
     let Some(mut image) = volume() else { return };
-    // A chain that alternates between clusters of the second and of the fourth bitmap sector.
+    // The chain alternates between clusters of the second and of the fourth bitmap sector.
     let boot = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap()) as usize;
     let (fat, heap) = (boot(80) * 512, boot(88) * 512);
     let device = TestDevice::new(&image);
@@ -102,7 +102,7 @@ fn flushes(log: &[Request]) -> usize {
     log.iter().filter(|r| **r == Request::Flush).count()
 }
 
-/// Counts the requests of each operation with `dirsync`, once `VolumeDirty` is set.
+/// Counts the requests of each operation with `dirsync`, after `VolumeDirty` is set.
 #[test]
 fn durable_operations_take_as_few_flushes_as_their_order_allows() {
     let Some(image) = mkfs(32 << 20, &["-c", "4K"]) else {
@@ -139,13 +139,13 @@ fn durable_operations_take_as_few_flushes_as_their_order_allows() {
             .all(|&(_, len)| len == 5000)
     );
     fs.sync(first).unwrap();
-    // Data and bitmap; the sets of the directory.
+    // One flush after data and bitmap, one after the sets of the directory.
     assert_eq!(flushes(&device.take_log()), 2);
     for n in 0..50 {
         fs.unlink(dir, format!("file {n}").as_bytes()).unwrap();
     }
     let log = device.take_log();
-    // The set, the directory's own set in its parent, and the bitmap of the previous removal.
+    // The new set, the directory's own set in its parent, and the bitmap of the previous removal.
     assert_eq!(flushes(&log), 50, "{log:?}");
     assert!(writes(&log).len() <= 150, "{log:?}");
     fs.rename((root, b"first"), (root, b"other"), true).unwrap();
@@ -187,7 +187,7 @@ fn many_changes_are_one_write_a_sector() {
     assert!(writes(&device.take_log()).is_empty());
     fs.sync_all().unwrap();
     let log = device.take_log();
-    // VolumeDirty, bitmap, the directory in one run, VolumeDirty.
+    // `VolumeDirty`, the bitmap, the directory in one write, `VolumeDirty`.
     assert_eq!(writes(&log).len(), 4, "{log:?}");
     fs.sync_all().unwrap();
     assert_eq!(device.take_changes(), []);
@@ -220,7 +220,7 @@ fn a_directory_of_many_names() {
                 .is_none()
         );
     }
-    // The directory was read once, in large requests: 12 MiB.
+    // One pass of large reads fetched the directory of 12 MiB.
     let reads = device
         .take_log()
         .iter()
@@ -230,7 +230,7 @@ fn a_directory_of_many_names() {
     for n in (0..130_000).step_by(2) {
         fs.unlink(dir, name(n).as_bytes()).unwrap();
     }
-    // Their slots are reused.
+    // New names reuse the freed slots.
     let before = fs.metadata(dir).unwrap().size;
     for n in 0..50_000 {
         create(&fs, dir, &name(200_000 + n)).unwrap();

@@ -1,5 +1,5 @@
-//! Volumes of the writer, checked by a checker that shares nothing with this crate and by
-//! `fsck.exfat`, and read by `exfat-fuse`.
+//! Volumes of the writer, checked by `fsck.exfat` and by a checker that shares no code with this
+//! crate, and read by `exfat-fuse`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

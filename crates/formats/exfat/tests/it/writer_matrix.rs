@@ -1,5 +1,5 @@
 //! Every option of the writer, checked by `fsck.exfat`, by `exfat-fuse`, by Linux in a guest, and
-//! by a checker that shares nothing with this crate.
+//! by a checker that shares no code with this crate.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, FileTimes};
@@ -57,7 +57,7 @@ fn rows() -> Vec<Row<ExfatOptions>> {
     rows
 }
 
-/// A tree of the host, as a directory and in the form for writers.
+/// A tree as a host directory, and in the form for writers.
 struct Source {
     dir: TempDir,
     tree: Tree,
@@ -114,7 +114,7 @@ impl Sample {
             ..Keeps::CONTENTS
         };
         let mut expected = TreeModel::of_host(self.source(options).dir.path()).unwrap();
-        // The root has no entry of its own, and so no time.
+        // The root has no entry, so it has no time.
         expected.nodes.get_mut(&b""[..]).unwrap().mtime = seen.nodes[&b""[..]].mtime;
         expected.assert_same(seen, &keeps);
     }
@@ -159,7 +159,7 @@ impl Sample {
     }
 }
 
-/// Fills a directory: lengths around sectors and clusters, names around entries, zeros.
+/// Fills a directory: file lengths around sectors and clusters, name lengths around entries, zeros.
 fn populate(dir: &Path) {
     fs::create_dir_all(dir.join("dir/below/empty directory")).unwrap();
     for len in [0, 1, 511, 512, 513, 4095, 4096, 4097, 65_536, 100_000] {
@@ -209,7 +209,7 @@ const TABLE: Table<'_> = Table {
     fixed: &[],
 };
 
-/// Checks all volumes in one guest, which takes longer to boot than to read them.
+/// Checks all volumes in one guest, because a boot takes longer than reading them.
 #[test]
 fn linux_reads_volumes_made_with_every_option() {
     if !guest::available() {
@@ -219,7 +219,7 @@ fn linux_reads_volumes_made_with_every_option() {
     let mut rows = rows();
     let options: Vec<_> = rows.iter().map(|row| &row.options).collect();
     assert_varied(TABLE, &options);
-    // Debian 12 has Linux 6.1, and Linux before 6.8 ends a file at the end of its valid data.
+    // Debian 12 has Linux 6.1. Linux before 6.8 ends a file at the end of its valid data.
     rows.retain(|row| !row.options.sparse_tails);
     let dir = temp_dir("exfat-matrix-guest");
     let out = dir.path().join("out");

@@ -13,20 +13,20 @@ use forerun_vfs::{
     Place, Timestamp,
 };
 
-/// The time of every test file.
+/// The time stamp of all test files.
 pub const TIME: Timestamp = Timestamp {
     seconds: 1_700_000_000,
     nanoseconds: 120_000_000,
 };
 
-/// Creates a volume of `len` bytes with mkfs.exfat. Returns nothing if that is missing.
+/// Creates a volume of `len` bytes with `mkfs.exfat`. Returns `None` if the program is missing.
 pub fn mkfs(len: u64, args: &[&str]) -> Option<Vec<u8>> {
     let dir = temp_dir("exfat");
     let path = dir.path().join("image");
     exfat_tools::mkfs(&path, len, args).then(|| std::fs::read(&path).unwrap())
 }
 
-/// Returns the report of `fsck.exfat` on an image, or nothing if it finds no error.
+/// Returns the report of `fsck.exfat` on an image, or `None` if it finds no error.
 pub fn fsck(image: &[u8]) -> Option<String> {
     let dir = temp_dir("exfat");
     let path = dir.path().join("image");
@@ -34,13 +34,12 @@ pub fn fsck(image: &[u8]) -> Option<String> {
     fsck_path(&path)
 }
 
-/// Runs [`fsck`] on a file.
 pub fn fsck_path(path: &Path) -> Option<String> {
     let (is_sound, text) = exfat_tools::fsck(path)?;
     (!is_sound).then_some(text)
 }
 
-/// Returns the reports of our own check, including warnings.
+/// Returns the findings of forerun's own check, including warnings.
 pub fn problems(fs: &dyn FileSystem) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![None, Some(fs.root())];
@@ -56,7 +55,7 @@ pub fn problems(fs: &dyn FileSystem) -> Vec<String> {
     found
 }
 
-/// Asserts that neither fsck.exfat nor our own check finds anything.
+/// Asserts that `fsck.exfat` and forerun's own check find nothing.
 pub fn assert_sound(image: &[u8]) {
     assert_eq!(fsck(image), None);
     let found = problems(&open(image));
@@ -79,7 +78,6 @@ pub fn list(fs: &dyn FileSystem, dir: NodeId) -> Vec<(String, NodeId, FileType)>
     entries
 }
 
-/// Reads the bytes of a file.
 pub fn read(fs: &dyn FileSystem, source: &dyn ReadAt, node: NodeId) -> Vec<u8> {
     let size = fs.metadata(node).unwrap().size;
     let mut bytes = vec![0xEE; size as usize];
@@ -102,7 +100,8 @@ pub fn read(fs: &dyn FileSystem, source: &dyn ReadAt, node: NodeId) -> Vec<u8> {
     bytes
 }
 
-/// Writes as the engine does: where the driver maps, with zeros up to the start of the write.
+/// Writes like the engine: to the extents that the driver maps, with zeros up to the start of the
+/// write.
 pub fn write(
     fs: &dyn FileSystemMut,
     device: &dyn BlockDevice,

@@ -1,5 +1,5 @@
-//! Volumes to damage, and three checkers of the result: our check, one that shares nothing with the
-//! driver, and `fsck.exfat`.
+//! Volumes to damage, and three checkers of the result: forerun's own check, one that shares no
+//! code with the driver, and `fsck.exfat`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ use forerun_vfs::{
 
 pub use crate::common::{TestDevice, create, fsck, mkdir, mkfs, open, open_mut, write};
 
-/// Repairs with the same answer to all findings except those that lose data. Also returns the
+/// Repairs with one answer to all findings, except findings that lose data. Also returns the
 /// findings.
 pub fn mend_with(
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ pub fn mend_with(
     (bytes, summary, findings)
 }
 
-/// Repairs with these answers.
+/// Repairs with the answers of `decide`.
 pub fn mend_by(
     bytes: Vec<u8>,
     decide: &mut dyn FnMut(&Finding) -> Answer,
@@ -61,7 +61,7 @@ fn mend_how(
     (device.to_vec(), summary)
 }
 
-/// Returns the options of repairs that write the same bytes at any time of the day.
+/// Returns repair options with a fixed time, so that repairs write the same bytes at any time.
 fn dated() -> RepairOptions {
     let seconds = 1_700_000_000;
     RepairOptions {
@@ -104,7 +104,7 @@ impl UndoLog for UndoBytes {
     }
 }
 
-/// Restores a volume, and returns its bytes.
+/// Applies an undo file to a volume, and returns the restored bytes.
 pub fn undone(file: Vec<u8>, volume: Vec<u8>) -> Vec<u8> {
     let file = UndoFile::open(Arc::new(MemorySource::new(file))).unwrap();
     let device = Arc::new(MemoryDevice::new(volume));
@@ -114,7 +114,7 @@ pub fn undone(file: Vec<u8>, volume: Vec<u8>) -> Vec<u8> {
     device.to_vec()
 }
 
-/// Repairs as [`mend`] does, with an undo file. Returns the repaired volume, and the file.
+/// Repairs like [`mend`], with an undo file. Returns the repaired volume and the undo file.
 pub fn mend_with_undo(bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     let undo = UndoBytes::default();
     let device = UndoDevice::new(MemoryDevice::new(bytes), Box::new(undo.clone()));
@@ -132,7 +132,7 @@ pub fn mend_with_undo(bytes: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
     (device.inner().to_vec(), undo.bytes())
 }
 
-/// Returns the kinds of findings, each once, in the order in which they were met.
+/// Returns the kinds of findings without duplicates, in the order of their first occurrence.
 pub fn kinds(findings: &[Finding]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     for finding in findings {
@@ -143,7 +143,7 @@ pub fn kinds(findings: &[Finding]) -> Vec<Kind> {
     kinds
 }
 
-/// Returns the findings of our own check.
+/// Returns the findings of forerun's own check.
 pub fn told(bytes: &[u8]) -> Vec<String> {
     let with = OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())));
     match Exfat::open(with) {
@@ -166,7 +166,7 @@ pub fn assert_clean(bytes: &[u8], what: &str) {
     }
 }
 
-/// Every file and directory that can be reached, with its contents.
+/// All reachable files and directories, with the contents of the files.
 pub type Files = BTreeMap<String, Option<Vec<u8>>>;
 
 pub fn files(bytes: &[u8]) -> Files {
@@ -174,14 +174,14 @@ pub fn files(bytes: &[u8]) -> Files {
     files_of(&fs, bytes)
 }
 
-/// Opens the volume as a rescue does.
+/// Opens the volume in rescue mode.
 pub fn rescued(bytes: &[u8]) -> Result<Exfat> {
     let mut with = OpenWith::new(Arc::new(MemorySource::new(bytes.to_vec())));
     with.rescue = true;
     Exfat::open(with)
 }
 
-/// Returns the same as [`files`], for an open volume.
+/// Like [`files`], for an open volume.
 pub fn files_of(fs: &Exfat, bytes: &[u8]) -> Files {
     let source = Arc::new(MemorySource::new(bytes.to_vec()));
     let mut files = Files::new();
@@ -191,7 +191,7 @@ pub fn files_of(fs: &Exfat, bytes: &[u8]) -> Files {
         steps += 1;
         assert!(steps < 100_000, "the tree has no end");
         let mut found = Vec::new();
-        // Damaged entries are left out.
+        // The listing skips damaged entries.
         let _damage = fs.read_dir(node, DirCursor::START, &mut |entry| {
             let name = String::from_utf8_lossy(entry.name).into_owned();
             found.push((format!("{path}/{name}"), entry.node, entry.kind));
@@ -228,8 +228,8 @@ fn content(fs: &Exfat, source: &dyn ReadAt, node: NodeId) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Creates a volume with `mkfs.exfat`, and fills it with our driver: files whole and in pieces,
-/// names of every relevant length, directories of several clusters and in pieces.
+/// Creates a volume with `mkfs.exfat`, and fills it with forerun: contiguous and fragmented files,
+/// names of every relevant length, directories of several clusters, some of them fragmented.
 pub fn filled(cluster: &str) -> Option<Vec<u8>> {
     let image = mkfs(4 << 20, &["-b", "4K", "-c", cluster, "-L", "label"])?;
     let device = TestDevice::new(&image);
@@ -260,7 +260,7 @@ pub fn filled(cluster: &str) -> Option<Vec<u8>> {
                 &bytes(3, number * 100),
             );
         }
-        // The root grows in between, too.
+        // The root also grows in between.
         mkdir(&fs, root, &format!("directory {round} in the root")).unwrap();
     }
     put(below, &"n".repeat(255), b"long");
@@ -279,7 +279,7 @@ pub fn filled(cluster: &str) -> Option<Vec<u8>> {
     Some(image)
 }
 
-/// Creates a volume with our writer, with the paths that the table of damages names.
+/// Creates a volume with forerun's writer, with the paths that the table of damages names.
 pub fn packed() -> Vec<u8> {
     let mut tree = Tree::default();
     let file = |len: usize| {
@@ -307,7 +307,7 @@ pub fn packed() -> Vec<u8> {
     image
 }
 
-/// Places in a volume with sectors of 512 bytes.
+/// Offsets in a volume with sectors of 512 bytes.
 pub struct Map {
     pub fat: usize,
     pub heap: usize,
@@ -329,12 +329,11 @@ impl Map {
         }
     }
 
-    /// Returns the offset of a cluster.
     pub fn at(&self, cluster: u32) -> usize {
         self.heap + (cluster as usize - 2) * self.cluster
     }
 
-    /// Returns the offset of the word of a cluster.
+    /// Returns the offset of the FAT word of a cluster.
     pub fn word(&self, cluster: u32) -> usize {
         self.fat + cluster as usize * 4
     }
@@ -356,7 +355,6 @@ pub fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Returns the offset of the set of a path.
 pub fn set_of(image: &[u8], path: &str) -> usize {
     let fs = open(image);
     let mut node = fs.root();
@@ -366,7 +364,7 @@ pub fn set_of(image: &[u8], path: &str) -> usize {
     (node.0 as usize & 0xFFFF_FFFF) * 32
 }
 
-/// Corrects the checksum of a set, which must be contiguous.
+/// Corrects the checksum of a contiguous set.
 pub fn seal_set(image: &mut [u8], at: usize) {
     let len = 32 * (usize::from(image[at + 1]) + 1);
     let sum = (0..len)
@@ -377,7 +375,6 @@ pub fn seal_set(image: &mut [u8], at: usize) {
     put(image, at + 2, &sum.to_le_bytes());
 }
 
-/// Corrects the checksums of both boot regions.
 pub fn seal_boot(image: &mut [u8]) {
     forerun_exfat::fuzzing::seal(image);
 }

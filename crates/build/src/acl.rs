@@ -1,21 +1,20 @@
-//! The mode of a file whose access control list is left behind.
+//! Computes the mode of a file whose access control list is dropped.
 
 use forerun_vfs::ACL_ACCESS;
 
 use super::NewNode;
 
-/// Bits of the group in a mode.
 const GROUP: u16 = 0o070;
-/// Tags of entries, by `linux/posix_acl_xattr.h`.
+/// Entry tags, from `linux/posix_acl_xattr.h`.
 const OWNER_GROUP: u16 = 0x04;
 const MASK: u16 = 0x10;
-/// Bytes of the version before the entries, and of an entry.
+/// Bytes of the version field before the entries, and of one entry.
 const HEAD: usize = 4;
 const ENTRY: usize = 8;
 
 impl NewNode {
-    /// Returns the mode without an access control list. With one, the group's bits of the mode are the list's mask,
-    /// which may allow more than the list's own entry for the group.
+    /// Returns the mode without an access control list. In a file with a list, the group bits of
+    /// the mode are the list's mask, which may allow more than the list's own entry for the group.
     #[must_use]
     pub fn mode_without_acl(&self) -> u16 {
         let acl = self.xattrs.get(ACL_ACCESS);
@@ -23,7 +22,7 @@ impl NewNode {
     }
 }
 
-/// Returns the mode of a file with this list once the list is gone.
+/// Returns the mode of a file after the list `acl` is removed.
 pub fn without_acl(mode: u16, acl: &[u8]) -> u16 {
     let entries = acl.get(HEAD..).unwrap_or_default();
     let permissions = |wanted: u16| {

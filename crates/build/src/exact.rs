@@ -1,9 +1,9 @@
-//! Reads contents that must be as long as the tree says.
+//! Reads contents that must have the length that the tree says.
 //!
-//! A host file may have changed since it was scanned, and a writer has decided on the layout by
-//! then. So fewer or more bytes are an error, which names the file. Small files are read whole,
-//! with three system calls each: open, one read that asks for a byte more than expected, close.
-//! Long ones are read part by part.
+//! A host file may have changed since the scan, and by then a writer has fixed the layout. So fewer
+//! or more bytes are an error, which names the file. Small files are read whole, with three system
+//! calls each: open, one read that asks for a byte more than expected, close. Long files are read
+//! in parts.
 
 use std::io::{self, Read};
 
@@ -13,10 +13,9 @@ use super::content::Content;
 use super::stream::ContentStream;
 use super::tree::BuildError;
 
-/// Why contents could not be read, or differ in length from the tree.
+/// The reason why contents could not be read, or differ in length from the tree.
 #[derive(Debug)]
 pub enum Unreadable {
-    /// They could not be read at all.
     Io(io::Error),
     Shorter,
     Longer,
@@ -29,7 +28,7 @@ impl From<io::Error> for Unreadable {
 }
 
 impl Unreadable {
-    /// Converts to an error about the file at `path`, which had `len` bytes when it was scanned.
+    /// Returns the error for the file at `path`, which had `len` bytes when it was scanned.
     #[must_use]
     pub fn of(self, path: Vec<u8>, len: u64) -> BuildError {
         let than = format!("than the {len} bytes it had when it was scanned");
@@ -45,9 +44,6 @@ impl Unreadable {
 }
 
 /// Reads all of the contents, which must have `len` bytes.
-///
-/// # Errors
-/// [`Unreadable`].
 pub fn read_whole(content: &Content, len: u64) -> Result<Vec<u8>, Unreadable> {
     let expected = usize_from(len);
     let mut bytes = vec![0; expected + 1];
@@ -63,8 +59,8 @@ pub fn read_whole(content: &Content, len: u64) -> Result<Vec<u8>, Unreadable> {
 
 /// Reads until `out` is full or the contents end.
 ///
-/// A read that returns one byte less than `out` holds is the expected length, and ends the loop
-/// without another system call: a short read of a regular file ends at its end.
+/// A read of one byte less than `out` holds has the expected length. It ends the loop without
+/// another system call, because a short read of a regular file ends at its end.
 fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
     let expected = out.len() - 1;
     let mut filled = 0;
@@ -82,17 +78,13 @@ fn read_up_to(content: &mut dyn Read, out: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Long contents, read part by part, that must have exactly the length of the tree.
+/// Long contents, read in parts, that must have exactly the length in the tree.
 pub struct ExactStream {
     content: Box<dyn ContentStream>,
     left: u64,
 }
 
 impl ExactStream {
-    /// Opens contents at their start. They must have `len` bytes.
-    ///
-    /// # Errors
-    /// [`Unreadable::Io`] if the contents cannot be opened.
     pub fn open(content: &Content, len: u64) -> Result<Self, Unreadable> {
         Ok(Self {
             content: content.open(len)?,
@@ -100,11 +92,8 @@ impl ExactStream {
         })
     }
 
-    /// Reads the next `len` bytes, or all that are left. With the last bytes, checks that no more
+    /// Reads the next `len` bytes, or all that remain. After the last bytes, checks that no more
     /// follow.
-    ///
-    /// # Errors
-    /// [`Unreadable`].
     pub fn read(&mut self, len: u64) -> Result<Vec<u8>, Unreadable> {
         let mut bytes = vec![0; usize_from(len.min(self.left))];
         match self.content.read_exact(&mut bytes) {
@@ -118,20 +107,14 @@ impl ExactStream {
         Ok(bytes)
     }
 
-    /// Returns the number of the next bytes that are known to be zeros, because they are a hole of the file:
-    /// [`skip`](Self::skip) costs nothing.
-    ///
-    /// # Errors
-    /// [`Unreadable::Io`].
+    /// Returns the length of the hole at the current position. [`skip`](Self::skip) passes it at no
+    /// cost.
     pub fn hole(&mut self) -> Result<u64, Unreadable> {
         Ok(self.content.hole()?.min(self.left))
     }
 
-    /// Skips `len` bytes of the hole that [`hole`](Self::hole) has returned. With the last bytes, checks that no
-    /// more follow.
-    ///
-    /// # Errors
-    /// [`Unreadable`].
+    /// Skips `len` bytes of the hole that [`hole`](Self::hole) has returned. After the last bytes,
+    /// checks that no more follow.
     pub fn skip(&mut self, len: u64) -> Result<(), Unreadable> {
         let len = len.min(self.hole()?);
         self.content.skip(len);
@@ -146,7 +129,6 @@ impl ExactStream {
         Ok(())
     }
 
-    /// Returns the number of bytes that were not read yet.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.left

@@ -1,7 +1,7 @@
-//! Reads the files of a tree for a writer: small ones whole, ahead of the writer, on several threads.
+//! Reads the files of a tree for a writer. Several threads read small files ahead of the writer.
 //!
-//! The writer gets all files in their order. It reads a long file itself, part by part, so that the memory in
-//! flight does not depend on the lengths of files. A writer that stores equal contents once hashes only
+//! The writer gets all files in order. It reads a long file itself, in parts, so that the memory in
+//! flight does not depend on file lengths. A writer that stores equal contents once hashes only
 //! contents whose length occurs twice ([`RepeatedLens`]).
 
 use std::collections::HashMap;
@@ -13,42 +13,38 @@ use super::parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
 use super::tree::BuildError;
 use super::walked::{WalkedFile, WalkedTree};
 
-/// Files up to this length are read whole.
+/// Longest file that is read whole.
 pub const WHOLE: u64 = 1 << 20;
-/// Batches of small files: at most this many files, and at most this many bytes.
+/// Most files, and most bytes, in a batch of small files.
 const BATCH: usize = 32;
 const BATCH_BYTES: u64 = 256 << 10;
 /// Threads that read small files: one waits for the disk while the other copies and hashes.
 const FETCHERS: usize = 2;
 
-/// A BLAKE3 hash of contents. No collision is feasible: equal hashes of equally long contents mean equal
-/// contents, so no byte needs to be read back.
+/// A BLAKE3 hash of contents. Collisions are infeasible: contents with the same hash and length are
+/// equal, and need not be compared.
 pub type ContentHash = [u8; 32];
 
-/// Counts of lengths: contents of a length that occurs once have no duplicate, and need no hash.
+/// Records lengths that occur more than once. Contents with a unique length have no duplicate, and
+/// need no hash.
 #[derive(Debug, Default)]
 pub struct RepeatedLens {
     lens: HashMap<u64, bool>,
 }
 
 impl RepeatedLens {
-    /// Counts the length of one file, or of a part of it.
     pub fn add(&mut self, len: u64) {
         let seen = self.lens.entry(len);
         seen.and_modify(|again| *again = true).or_insert(false);
     }
 
-    /// Returns whether the length was counted twice or more.
     #[must_use]
     pub fn has(&self, len: u64) -> bool {
         self.lens.get(&len) == Some(&true)
     }
 }
 
-/// Reads a file of at most [`WHOLE`] bytes; returns nothing for a longer one.
-///
-/// # Errors
-/// [`BuildError::Content`] if the file cannot be read, or does not have the length of its scan.
+/// Reads a file of at most [`WHOLE`] bytes; returns `None` for a longer one.
 pub fn read_small(
     walked: &WalkedTree<'_>,
     file: &WalkedFile<'_>,
@@ -62,11 +58,9 @@ pub fn read_small(
         .map_err(|reason| walked.unreadable(file, reason))
 }
 
-/// Calls `fetch` for each file on threads ahead of the caller, and `consume` for each result on this thread, in
-/// the order of the files. `wanted` has each file with its length. `memory` bounds the bytes in flight.
-///
-/// # Errors
-/// The first failure of either.
+/// Calls `fetch` for each file on threads ahead of the caller, and `consume` for each result on
+/// this thread, in the order of the files. `wanted` yields each file with its length. `memory`
+/// bounds the bytes in flight.
 pub fn fetch_files<W: Send, F: Send>(
     memory: usize,
     wanted: impl Iterator<Item = (W, u64)> + Send,
@@ -88,8 +82,8 @@ pub fn fetch_files<W: Send, F: Send>(
     )
 }
 
-/// Sends the files in batches, so that a small file does not cost a job. Long files weigh nothing: their bytes
-/// are not read here.
+/// Sends the files in batches, so that the cost of a job is shared by several small files. Long
+/// files have no weight, because they are not read here.
 fn send_batches<W>(
     wanted: impl Iterator<Item = (W, u64)>,
     jobs: &Jobs<'_, Vec<W>>,

@@ -1,4 +1,4 @@
-//! Files of the host that go into an image.
+//! Host files that go into an image.
 //!
 //! Between the scan and the writing of the image, other processes may rename the scanned files. A
 //! file is therefore opened below the given directory, through no symbolic link, and must be the
@@ -15,19 +15,16 @@ use forerun_sys::beneath::open_beneath;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-/// The directory that is scanned, held open.
+/// The scanned directory, held open.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// Its path as the caller gave it, for messages.
+    /// The path as the caller gave it, for messages.
     path: PathBuf,
     dir: OwnedFd,
 }
 
 impl Root {
     /// Opens the directory that the caller named. Follows a symbolic link to it.
-    ///
-    /// # Errors
-    /// The errors of opening it.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -35,15 +32,11 @@ impl Root {
         Ok(Self { path, dir })
     }
 
-    /// Returns the directory's own attributes.
-    ///
-    /// # Errors
-    /// The errors of fstat(2).
     pub fn stat(&self) -> io::Result<Stat> {
         Ok(rustix::fs::fstat(&self.dir)?)
     }
 
-    /// Returns the path of an entry below it, for messages.
+    /// Returns the path of an entry below the root, for messages.
     pub fn join(&self, path: &Path) -> PathBuf {
         if path.as_os_str().is_empty() {
             self.path.clone()
@@ -52,10 +45,7 @@ impl Root {
         }
     }
 
-    /// Opens a directory below it, which must be the one with the identity `seen`.
-    ///
-    /// # Errors
-    /// The errors of opening it; also if another directory has taken its place.
+    /// Opens a directory below the root. Fails if it is not the directory with the identity `seen`.
     pub fn open_dir(&self, path: &Path, seen: Identity) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = open_beneath(&self.dir, path, flags).map_err(replaced_by_link)?;
@@ -72,7 +62,6 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity of an inode by its attributes.
     pub const fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
@@ -80,7 +69,6 @@ impl Identity {
         }
     }
 
-    /// Returns device and inode number as a pair.
     pub const fn numbers(self) -> (u64, u64) {
         (self.device, self.inode)
     }
@@ -98,7 +86,7 @@ fn replaced() -> io::Error {
     io::Error::other("another file took its place after it was looked at")
 }
 
-/// Converts the error of opening a path that had no symbolic link when it was scanned.
+/// Converts the error of opening a path that had no symbolic link during the scan.
 fn replaced_by_link(error: Errno) -> io::Error {
     match error {
         Errno::LOOP => replaced(),
@@ -106,17 +94,17 @@ fn replaced_by_link(error: Errno) -> io::Error {
     }
 }
 
-/// A regular file of the host, with its identity when it was scanned.
+/// A regular file of the host, with its identity during the scan.
 #[derive(Clone, Debug)]
 pub struct HostFile {
-    /// The directory that the path is relative to; none if the caller named the file itself.
+    /// The directory that the path is relative to; `None` if the caller named the file itself.
     root: Option<Arc<Root>>,
     path: PathBuf,
     seen: Identity,
 }
 
 impl HostFile {
-    /// Creates one for a file that the caller named.
+    /// Returns the record of a file that the caller named.
     #[must_use]
     pub fn named(path: PathBuf, metadata: &Metadata) -> Self {
         let seen = Identity {
@@ -132,7 +120,7 @@ impl HostFile {
         Self { root, path, seen }
     }
 
-    /// Returns the path that leads to it, for messages.
+    /// Returns the full path, for messages.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match &self.root {
@@ -141,13 +129,10 @@ impl HostFile {
         }
     }
 
-    /// Opens it for reading.
-    ///
-    /// # Errors
-    /// The errors of opening it; also if it is no longer the file that was scanned, because its
-    /// name or a directory on the way was replaced, by a symbolic link for example.
+    /// Opens the file for reading. Fails if it is not the file that was scanned, because the file
+    /// or a directory above it was replaced, for example by a symbolic link.
     pub fn open(&self) -> io::Result<File> {
-        // A pipe in its place must not block the caller.
+        // A pipe that replaced the file must not block the caller.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match &self.root {
             Some(root) => open_beneath(&root.dir, &self.path, flags),

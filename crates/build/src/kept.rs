@@ -1,4 +1,4 @@
-//! The properties of a tree that a format has no place for.
+//! Finds the properties of a tree that a format cannot store.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -6,10 +6,10 @@ use forerun_vfs::{Timestamp, is_acl};
 
 use crate::{NewNode, NodeIndex, NodeKind, Tree};
 
-/// Most paths that are kept as examples of one property.
+/// Most example paths per property.
 const EXAMPLES: usize = 5;
 
-/// The properties of nodes that a format keeps.
+/// The properties of nodes that a format stores.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptProperties {
     pub symlinks: bool,
@@ -18,20 +18,20 @@ pub struct KeptProperties {
     /// Several names of one file.
     pub hard_links: bool,
     pub owners: bool,
-    /// Returns whether an extended attribute of this name is kept.
+    /// Returns whether the format stores an extended attribute of this name.
     pub xattrs: fn(&[u8]) -> bool,
     /// The set-user-id, set-group-id and sticky bits.
     pub special_bits: bool,
-    /// Returns the permission bits that a reader finds.
+    /// Returns the permission bits that a reader sees.
     pub permissions: fn(&NewNode) -> u16,
-    /// Returns whether a reader finds this time.
+    /// Returns whether a reader sees this time unchanged.
     pub time: fn(Timestamp) -> bool,
-    /// Whether the root has properties of its own.
+    /// The format stores properties of the root directory.
     pub root: bool,
 }
 
 impl KeptProperties {
-    /// Of a format that keeps everything.
+    /// A format that stores everything.
     pub const ALL: Self = Self {
         symlinks: true,
         special_files: true,
@@ -45,31 +45,27 @@ impl KeptProperties {
     };
 }
 
-/// The permission bits of a mode.
 const PERMISSIONS: u16 = 0o777;
-/// The set-user-id, set-group-id and sticky bits.
 const SPECIAL_BITS: u16 = 0o7000;
 
 /// A property that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LossKind {
-    /// A symbolic link, left out.
+    /// A symbolic link, which the image lacks.
     Symlink,
-    /// A device, pipe or socket, left out.
+    /// A device, pipe or socket, which the image lacks.
     Special,
-    /// A further name of a file, stored as a file of its own.
+    /// A further name of a file, stored as a separate file.
     HardLink,
-    /// Extended attributes of an entry.
     Xattrs,
-    /// The access control lists of an entry.
     Acls,
-    /// A user or group that is not root.
+    /// A user or group other than root.
     Owner,
     Permissions,
     /// The set-user-id, set-group-id or sticky bit.
     SpecialBits,
-    /// The time of the last change of contents, or a part of it.
+    /// The modification time, or its precision.
     Time,
 }
 
@@ -90,31 +86,31 @@ impl LossKind {
         }
     }
 
-    /// Returns whether the entry itself is left out of the image.
+    /// Returns whether the image lacks the entry itself.
     #[must_use]
     pub const fn leaves_out(self) -> bool {
         matches!(self, Self::Symlink | Self::Special)
     }
 }
 
-/// A property that is lost, and of how many entries.
+/// A property that is lost, and the number of entries that lose it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotKept {
     pub what: LossKind,
     pub count: u64,
     pub examples: Vec<Vec<u8>>,
-    /// Name spaces of extended attributes, such as `trusted.`.
+    /// Namespaces of extended attributes, such as `trusted.`.
     pub name_spaces: BTreeSet<Vec<u8>>,
 }
 
-/// Returns the properties of `tree` that an image of a format that keeps `kept` will not have, in the order
-/// of [`LossKind`].
+/// Returns the properties of `tree` that an image of a format with the properties `kept` will lack,
+/// in the order of [`LossKind`].
 #[must_use]
 pub fn not_kept(tree: &Tree, kept: &KeptProperties) -> Vec<NotKept> {
     let mut lost: BTreeMap<LossKind, NotKept> = BTreeMap::new();
     let mut seen = HashSet::new();
-    // The path of the node at hand. Those of the nodes that wait begin with a part of it, so that a wide
-    // tree takes no memory for each of its paths.
+    // The path of the current node. Pending nodes store only the length of their parent's path
+    // within it, so that a wide tree does not need memory for each path.
     let mut path: Vec<u8> = Vec::new();
     let mut todo: Vec<(usize, &[u8], NodeIndex)> = vec![(0, b"", Tree::ROOT)];
     while let Some((parent, name, index)) = todo.pop() {
@@ -174,7 +170,7 @@ fn losses(node: &NewNode, is_again: bool, kept: &KeptProperties) -> Vec<LossKind
             (node.uid, node.gid) != (0, 0) && !kept.owners,
             LossKind::Owner,
         ),
-        // The mode of a link means nothing.
+        // The mode of a symbolic link means nothing.
         (
             !is_symlink && permissions != (kept.permissions)(node),
             LossKind::Permissions,
@@ -189,7 +185,7 @@ fn losses(node: &NewNode, is_again: bool, kept: &KeptProperties) -> Vec<LossKind
     lost.map(|(_, what)| what).collect()
 }
 
-/// Returns the names of the extended attributes that are lost, without access control lists.
+/// Returns the names of the extended attributes that are lost, except access control lists.
 fn lost_xattrs<'n>(
     node: &'n NewNode,
     kept: &KeptProperties,
@@ -199,7 +195,7 @@ fn lost_xattrs<'n>(
     names.filter(move |name| !is_acl(name) && !keeps(name))
 }
 
-/// Returns the start of a name, with the first dot.
+/// Returns the name up to and including the first dot.
 fn name_space(name: &[u8]) -> &[u8] {
     let dot = name.iter().position(|byte| *byte == b'.');
     dot.and_then(|dot| name.get(..=dot)).unwrap_or(name)
@@ -210,7 +206,6 @@ mod tests {
     use super::*;
     use crate::Content;
 
-    /// A format that keeps names and contents.
     const NOTHING: KeptProperties = KeptProperties {
         symlinks: false,
         special_files: false,

@@ -1,5 +1,4 @@
-//! Parses lines of the small files that describe an image: words with quotes and escapes, and their
-//! errors.
+//! Parses lines of the small files that describe an image: words with quotes and escapes.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,10 +12,10 @@ pub enum LineError {
     /// A quote that is not closed.
     #[error("a quote is not closed")]
     Quote,
-    /// A backslash with nothing behind it.
+    /// A backslash at the end.
     #[error("it ends with a backslash")]
     Backslash,
-    /// Longer than any line that makes sense.
+    /// The line is longer than any useful line.
     #[error("longer than {0} bytes")]
     TooLong(usize),
     #[error("{0} is missing")]
@@ -24,10 +23,10 @@ pub enum LineError {
     /// A word too many.
     #[error("unexpected {0:?} at the end")]
     Extra(String),
-    /// An unknown letter for the kind.
+    /// An unknown letter for the kind of entry.
     #[error("{0:?} is not a kind of entry: d, m, b, c, s, i, l, h, x, or the upper case")]
     Kind(String),
-    /// Contents by a command.
+    /// Contents that come from a command.
     #[error(
         "no commands are run (\"f\"): run it first, and give the file it wrote with \
          \"h mode uid gid FILE\""
@@ -37,12 +36,10 @@ pub enum LineError {
     Mode(String),
     #[error("{0:?} is neither a number nor a name in {1}")]
     Owner(String, &'static str),
-    /// Not a number of that kind.
+    /// A word that is not a number, or exceeds `max`.
     #[error("{what} {word:?} is not a number up to {max}")]
     Number {
-        /// The expected kind of word.
         what: &'static str,
-        /// The word that is there.
         word: String,
         max: u64,
     },
@@ -50,80 +47,70 @@ pub enum LineError {
     Time(String),
     #[error("priority {0:?} is not a number from -32768 to 32767")]
     Priority(String),
-    /// Neither fifo nor socket.
+    /// A kind of special file other than fifo and socket.
     #[error("{0:?} is neither f, a fifo, nor s, a socket")]
     Special(String),
-    /// Not an extended attribute.
+    /// A word that is not an extended attribute.
     #[error(
         "{0:?} is not NAME=VALUE, where VALUE is text, 0x and hexadecimal digits, or 0s and base64"
     )]
     Xattr(String),
-    /// A name that no image may hold.
+    /// A name that no image can store.
     #[error("path {path:?}: {source}")]
-    Name {
-        /// As it is there.
-        path: String,
-        /// The rule it breaks.
-        source: NameError,
-    },
+    Name { path: String, source: NameError },
     /// The path is deeper than [`Limits::depth`](forerun_vfs::Limits::depth).
     #[error("path {0:?} is too deep")]
     Depth(String),
     /// More lines than [`Limits::tree_entries`](forerun_vfs::Limits::tree_entries).
     #[error("more entries than the limit allows")]
     Entries,
-    /// The path exists already, and the line would create it.
+    /// The line would create a path that exists already.
     #[error("{0:?} exists already; \"m\" changes what exists")]
     Exists(String),
     #[error("{0:?} does not exist")]
     NotFound(String),
-    /// Something else than a directory is there.
+    /// A path leads through something other than a directory.
     #[error("{0:?} is not a directory")]
     NotADirectory(String),
-    /// The target of a hard link.
+    /// The target of a hard link is a directory.
     #[error("the target is a directory, which cannot have a second name")]
     IsADirectory,
-    /// An unusable file of the host.
+    /// A host file that cannot be used.
     #[error("{}: {source}", path.display())]
-    Host {
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Host { path: PathBuf, source: io::Error },
     /// A line refers to data after the entries, but the manifest has none.
     #[error("this manifest cannot have data after its entries: it is not a regular file")]
     NoData,
-    /// Contents behind the end of the manifest.
+    /// Contents beyond the end of the manifest.
     #[error("its {len} bytes at {offset} reach past the end of the data")]
     PastData {
-        /// Their expected place in the data.
+        /// Offset of the contents in the data.
         offset: u64,
         len: u64,
     },
-    /// Not a range of a map.
+    /// Not a range of an owner map.
     #[error("{0:?} is not FROM:TO or FROM:TO:COUNT, with numbers below 4294967295")]
     Range(String),
-    /// Two ranges of a map.
+    /// A range that overlaps another one of the map.
     #[error("{0:?} begins in a range that is mapped already")]
     Overlap(String),
 }
 
-/// Components of a path in the tree; none for the root.
+/// Components of a path in the tree; empty for the root.
 pub type Components = Vec<Vec<u8>>;
 
-/// The words of one line.
 #[derive(Debug)]
 pub struct Words<'l> {
     rest: &'l [u8],
 }
 
 impl<'l> Words<'l> {
-    /// Creates a reader of the words of this line, given without its end.
+    /// Returns a reader of the words of a line, which must lack its line end.
     pub const fn new(line: &'l [u8]) -> Self {
         Self { rest: line }
     }
 
-    /// Returns the next word. Spaces and tabs separate words; double quotes and backslashes keep
+    /// Returns the next word. Spaces and tabs separate words; double quotes and backslashes protect
     /// them. A backslash with three octal digits is the byte with that number.
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         self.rest = self.rest.trim_ascii_start();
@@ -152,12 +139,12 @@ impl<'l> Words<'l> {
         Ok(Some(word))
     }
 
-    /// Returns the next word, which must be there.
+    /// Returns the next word, or an error that names the missing `what`.
     pub fn expect(&mut self, what: &'static str) -> Result<Vec<u8>, LineError> {
         self.next()?.ok_or(LineError::Missing(what))
     }
 
-    /// Returns the rest of the line without the space before it.
+    /// Returns the rest of the line without leading space.
     pub fn remainder(&mut self, what: &'static str) -> Result<&'l [u8], LineError> {
         let rest = std::mem::take(&mut self.rest).trim_ascii_start();
         if rest.is_empty() {
@@ -167,7 +154,7 @@ impl<'l> Words<'l> {
         }
     }
 
-    /// Checks that no word is left.
+    /// Fails if a word is left.
     pub fn end(&mut self) -> Result<(), LineError> {
         match self.next()? {
             Some(word) => Err(LineError::Extra(lossy(&word))),
@@ -187,7 +174,6 @@ fn escaped(rest: &[u8]) -> Result<(u8, usize), LineError> {
     Ok((byte, 1))
 }
 
-/// Parses a decimal number up to `max`.
 pub fn number(what: &'static str, word: &[u8], max: u64) -> Result<u64, LineError> {
     let text = std::str::from_utf8(word).ok();
     let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -200,7 +186,7 @@ pub fn number(what: &'static str, word: &[u8], max: u64) -> Result<u64, LineErro
     })
 }
 
-/// Splits a path in the tree into components, without leading slashes and `.`.
+/// Splits a path in the tree into components. Drops leading slashes and `.`.
 pub fn components(path: &[u8]) -> Result<Components, LineError> {
     let names = path
         .split(|&byte| byte == b'/')
@@ -216,12 +202,11 @@ pub fn components(path: &[u8]) -> Result<Components, LineError> {
     Ok(names)
 }
 
-/// Converts bytes to text for messages.
 pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns whether there is anything on a line but space and a comment.
+/// Returns whether a line has only space or a comment.
 pub fn is_blank(line: &[u8]) -> bool {
     matches!(line.trim_ascii().first(), None | Some(b'#'))
 }

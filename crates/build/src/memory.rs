@@ -1,8 +1,8 @@
-//! Limits how much of the process's memory a writer takes.
+//! Limits the memory of a writer.
 //!
-//! The contents in flight take an eighth of the limit at most, the encoders of all threads a
-//! quarter. The tables of the tree grow with the number of its nodes, and a source image has a
-//! cache. If these leave little, less content is in flight and fewer threads encode.
+//! The contents in flight use at most an eighth of the limit, the encoders of all threads at most a
+//! quarter. The tables of the tree grow with the number of nodes, and a source image has a cache.
+//! If these leave little, less content is in flight and fewer threads encode.
 
 use std::fs::File;
 use std::io;
@@ -14,22 +14,22 @@ use forerun_sys::memory_limit::{MemoryLimit, Mib, with_block_buffers};
 use super::ParallelBounds;
 use super::tree::{BuildError, Tree};
 
-/// Contents in flight where memory is not scarce, and where it is scarcest.
+/// Bytes of contents in flight with ample memory, and with the least memory.
 const CONTENTS: u64 = 64 << 20;
 const LEAST_CONTENTS: u64 = 2 << 20;
-/// Memory that every writer takes: the program, its threads and buffers.
+/// Memory of every writer: the program, its threads and buffers.
 const WRITER: u64 = 8 << 20;
-/// Memory for each node of a tree, of names, attributes, hashes and places. Measured for 83,000 nodes:
-/// 450 bytes for romfs, 560 for SquashFS, 700 for exFAT, 700 for compressed EROFS.
+/// Memory per node of a tree: names, attributes, hashes and offsets. Measured for 83,000 nodes: 450
+/// bytes for romfs, 560 for SquashFS, 700 for exFAT, 700 for compressed EROFS.
 const NODE: u64 = 768;
 
-/// Types of filesystems that keep their files in memory.
+/// `f_type` of filesystems that keep their files in memory: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
 
-/// The memory of a writer besides the contents in flight.
+/// The memory that a writer needs in addition to the contents in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterNeeds {
-    /// Name of the codec, for messages; none if nothing is encoded.
+    /// Name of the codec, for messages; `None` if nothing is encoded.
     pub codec: Option<&'static str>,
     /// Bytes of one thread's encoder and its buffers.
     pub each: u64,
@@ -39,12 +39,9 @@ pub struct WriterNeeds {
 
 impl WriterNeeds {
     /// Returns the number of encoding threads and the bytes of contents in flight. Values of 0 in
-    /// `asked` become one thread for each CPU and 64 MiB, as far as the memory of the process
-    /// allows. Logs the result, with a warning if `asked` exceeds the memory that the process may
-    /// use.
-    ///
-    /// # Errors
-    /// [`BuildError::Memory`] if not even one encoder fits.
+    /// `asked` become one thread per CPU and 64 MiB, if the memory of the process allows that. Logs
+    /// the result, with a warning if `asked` exceeds the memory that the process may use. Fails if
+    /// not even one encoder fits.
     pub fn bounds(&self, asked: ParallelBounds) -> Result<ParallelBounds, BuildError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         self.bounds_within(MemoryLimit::of_process(), asked, cpus)
@@ -57,7 +54,8 @@ impl WriterNeeds {
         cpus: usize,
     ) -> Result<ParallelBounds, BuildError> {
         let usable = limit.usable();
-        // Contents can wait until others are written; an encoder needs all of its memory at once.
+        // Contents can wait until others are written, but an encoder needs all of its memory at
+        // once.
         if let (Some(codec), true) = (self.codec, self.each + WRITER > usable) {
             return Err(BuildError::Memory {
                 codec,
@@ -66,7 +64,7 @@ impl WriterNeeds {
                 limit: limit.clone(),
             });
         }
-        // The cache of a source image.
+        // Memory of the cache of a source image.
         let image = with_block_buffers(limit.block_cache());
         let beside = of_tree(self.nodes) + image;
         let room = usable.saturating_sub(beside);
@@ -95,7 +93,7 @@ impl WriterNeeds {
     }
 }
 
-/// Logs a warning if a tree takes more memory than the process may use.
+/// Logs a warning if a tree needs more memory than the process may use.
 pub fn warn_of_large_tree(tree: &Tree) {
     let (limit, nodes) = (MemoryLimit::of_process(), tree.len());
     let needed = of_tree(nodes);
@@ -108,22 +106,19 @@ pub fn warn_of_large_tree(tree: &Tree) {
     }
 }
 
-/// Returns the bytes that a writer and a tree of `nodes` nodes take.
+/// Returns the memory of a writer and a tree of `nodes` nodes.
 fn of_tree(nodes: usize) -> u64 {
     u64_from(nodes) * NODE + WRITER
 }
 
-/// Makes a temporary file without a name in [`spool_dir`].
-///
-/// # Errors
-/// The errors of creating the file.
+/// Creates a temporary file without a name in [`spool_dir`].
 pub fn spool_file() -> io::Result<File> {
     tempfile::tempfile_in(spool_dir())
 }
 
 /// Returns the directory for temporary files: `TMPDIR`, or `/tmp`. If the memory of the process is
-/// limited and `/tmp` keeps its files in memory, returns `/var/tmp`: a control group is charged for
-/// files in memory.
+/// limited and `/tmp` keeps its files in memory, returns `/var/tmp`, because files in memory count
+/// against the limit of a control group.
 #[must_use]
 pub fn spool_dir() -> PathBuf {
     let usual = std::env::temp_dir();
@@ -139,11 +134,11 @@ pub fn spool_dir() -> PathBuf {
     }
 }
 
-/// Returns whether a directory is on a filesystem that keeps its files in memory.
+/// Returns whether the filesystem of a directory keeps its files in memory.
 #[must_use]
 pub fn is_in_memory(dir: &Path) -> bool {
     let kind = rustix::fs::statfs(dir).map(|found| found.f_type);
-    // The numbers have 32 bits; the kernel's type for them is signed, or longer.
+    // The values have 32 bits; the kernel's type for them is signed, or longer.
     kind.is_ok_and(|kind| {
         IN_MEMORY
             .iter()
@@ -157,7 +152,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Checks threads, and MiB of contents, for 16 CPUs.
+    /// Checks the number of threads and the MiB of contents on 16 CPUs.
     fn check(limit: u64, needs: (u64, usize), asked: usize, expected: Option<(usize, u64)>) {
         let limit = MemoryLimit::of_machine(limit * MIB);
         let (each, nodes) = needs;
@@ -177,21 +172,21 @@ mod tests {
 
     #[test]
     fn threads_and_contents_follow_the_memory() {
-        // As many threads as CPUs where memory is not scarce.
+        // With ample memory, one thread per CPU.
         check(24 << 10, (2 * MIB, 83_000), 0, Some((16, 64)));
         check(24 << 10, (100 * MIB, 83_000), 0, Some((16, 64)));
-        // A quarter of the memory for encoders.
+        // Encoders get a quarter of the memory.
         check(128, (MIB, 0), 0, Some((16, 16)));
         check(128, (3 * MIB, 0), 0, Some((10, 16)));
         check(128, (13 * MIB, 0), 0, Some((2, 16)));
-        // Fewer beside a large tree, but at least one.
+        // A large tree leaves fewer threads, but at least one.
         check(128, (3 * MIB, 50_000), 0, Some((7, 16)));
         check(128, (3 * MIB, 83_000), 0, Some((2, 7)));
         check(64, (3 * MIB, 83_000), 0, Some((1, 2)));
         check(64, (64 << 10, 1_000_000), 0, Some((1, 2)));
-        // A number that the user gives is kept.
+        // A number that the user gives is not changed.
         check(128, (13 * MIB, 0), 8, Some((8, 16)));
-        // Not even one fits.
+        // Not even one encoder fits.
         check(64, (49 * MIB, 0), 0, None);
         check(64, (49 * MIB, 0), 1, None);
         check(128, (49 * MIB, 0), 0, Some((1, 16)));

@@ -1,5 +1,3 @@
-//! The order of files in an image.
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -7,27 +5,23 @@ use std::path::Path;
 use super::BuildError;
 use super::line::{LineError, Words, components, is_blank};
 
-/// Paths in the order in which an image should hold their files: that of a recorded start, for
-/// instance. A directory stands for all files below it that are not listed themselves. Files that
-/// are not listed come last.
+/// Paths in the order in which an image should store their files, for example the order of a
+/// recorded start. A directory stands for all files below it that are not listed themselves. Files
+/// that are not listed come last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     paths: HashMap<Vec<u8>, usize>,
 }
 
 impl Order {
-    /// Returns whether nothing is listed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// Reads a file with one path a line. Paths start at the root of the tree, and are quoted as in
-    /// manifests. Of several lines for one path the first counts. Empty lines and lines that start
-    /// with `#` are skipped.
-    ///
-    /// # Errors
-    /// [`BuildError::Host`] if the file cannot be read, [`BuildError::Line`] with an invalid line.
+    /// Reads a file with one path per line. Paths start at the root of the tree, and are quoted as
+    /// in manifests. The first of several lines for one path counts. Empty lines and lines that
+    /// start with `#` are skipped.
     pub fn from_file(path: &Path) -> Result<Self, BuildError> {
         let text = fs::read(path).map_err(|source| BuildError::Host {
             path: path.to_path_buf(),
@@ -55,14 +49,13 @@ impl Order {
         Ok(())
     }
 
-    /// Adds a path at the end, without a leading slash. Ignores a path that is listed already.
+    /// Adds a path, without a leading slash, at the end. Ignores a path that is listed already.
     pub fn add(&mut self, path: Vec<u8>) {
         let next = self.paths.len();
         self.paths.entry(path).or_insert(next);
     }
 
-    /// Returns the position of a path in the tree, given without a leading slash: a lower one is
-    /// earlier.
+    /// Returns the position of a path, given without a leading slash. A lower position is earlier.
     #[must_use]
     pub fn of(&self, path: &[u8]) -> usize {
         let mut path = path;

@@ -1,4 +1,5 @@
-//! The output of an image, and the writer that counts, buffers, and reports where a write failed.
+//! The output of an image, and a writer that counts, buffers, and reports the offset of a failed
+//! write.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -9,24 +10,19 @@ use forerun_io::{CountedWrite, Observer, u64_from, usize_from};
 
 use super::tree::BuildError;
 
-/// Bytes written at a time.
+/// Bytes per write.
 const CHUNK: usize = 1 << 20;
-/// Shorter runs of zeros are not worth a hole.
+/// Shortest run of zeros that becomes a hole.
 const HOLE: u64 = 1 << 14;
 
-/// An output that is written in order, and whose written bytes can be replaced: some formats know
-/// their superblock only at the end.
+/// An output that is written sequentially, and whose written bytes can be replaced: some formats
+/// know their superblock only at the end.
 pub trait ImageOutput: Write {
-    /// Replaces bytes that were written before. The next write still goes to the end.
-    ///
-    /// # Errors
-    /// The errors of the output. Replacing bytes that were never written may fail with any error.
+    /// Replaces bytes that were written before. The next write still appends. May fail if the bytes
+    /// were never written.
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes `len` zeros, without storing them if the output can do that.
-    ///
-    /// # Errors
-    /// The errors of the output.
+    /// Writes `len` zeros, as a hole if the output supports it.
     fn zeros(&mut self, len: u64) -> io::Result<()> {
         write_zeros(self, len)
     }
@@ -55,13 +51,13 @@ impl ImageOutput for Vec<u8> {
     }
 }
 
-/// The image starts at the file's first byte, whatever its position is.
+/// The image starts at the first byte of the file, whatever its position is.
 impl ImageOutput for File {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }
 
-    /// Makes a hole if a regular file ends here, and writes zeros otherwise.
+    /// Makes a hole at the end of a regular file, and writes zeros otherwise.
     fn zeros(&mut self, len: u64) -> io::Result<()> {
         let metadata = self.metadata()?;
         if metadata.is_file() && self.stream_position()? == metadata.len() {
@@ -83,7 +79,6 @@ impl<T: ImageOutput + ?Sized> ImageOutput for &mut T {
     }
 }
 
-/// An image that is being written.
 pub struct ImageWriter<'o> {
     out: BufWriter<CountedWrite<&'o mut dyn ImageOutput>>,
     position: u64,
@@ -98,7 +93,7 @@ pub struct Complete<'o> {
 }
 
 impl<'o> ImageWriter<'o> {
-    /// Writes to `out`, and counts in `observer`.
+    /// Returns a writer to `out` that counts in `observer`.
     pub fn new(out: &'o mut dyn ImageOutput, observer: &Arc<Observer>) -> Self {
         let counted = CountedWrite::new(out, Arc::clone(observer));
         Self {
@@ -114,10 +109,6 @@ impl<'o> ImageWriter<'o> {
         self.position
     }
 
-    /// Writes the next bytes.
-    ///
-    /// # Errors
-    /// [`BuildError::Output`] with their offset.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
         let offset = self.position;
         self.out
@@ -127,10 +118,6 @@ impl<'o> ImageWriter<'o> {
         Ok(())
     }
 
-    /// Writes zeros up to `end`, if that lies ahead.
-    ///
-    /// # Errors
-    /// The errors of [`ImageWriter::write`].
     pub fn zeros_to(&mut self, end: u64) -> Result<(), BuildError> {
         let zeros = [0; 4096];
         while self.position < end {
@@ -141,9 +128,6 @@ impl<'o> ImageWriter<'o> {
     }
 
     /// Writes zeros up to `end`, as a hole if the output supports it.
-    ///
-    /// # Errors
-    /// The errors of [`ImageWriter::write`].
     pub fn hole_to(&mut self, end: u64) -> Result<(), BuildError> {
         let len = end - self.position;
         if len < HOLE {
@@ -162,10 +146,7 @@ impl<'o> ImageWriter<'o> {
         Ok(())
     }
 
-    /// Writes the buffered bytes. No more bytes can be appended.
-    ///
-    /// # Errors
-    /// The errors of [`ImageWriter::write`].
+    /// Writes the buffered bytes. After that, bytes can only be replaced.
     pub fn finish(self) -> Result<Complete<'o>, BuildError> {
         let position = self.position;
         let counted = self.out.into_inner().map_err(|error| BuildError::Output {
@@ -182,9 +163,6 @@ impl<'o> ImageWriter<'o> {
 
 impl Complete<'_> {
     /// Flushes the output, and returns the length of the image.
-    ///
-    /// # Errors
-    /// [`BuildError::Output`].
     pub fn end(self) -> Result<u64, BuildError> {
         let offset = self.len;
         let flushed = self.out.flush();
@@ -193,10 +171,6 @@ impl Complete<'_> {
         Ok(self.len)
     }
 
-    /// Replaces bytes that were written.
-    ///
-    /// # Errors
-    /// [`BuildError::Output`].
     pub fn patch(&mut self, offset: u64, bytes: &[u8]) -> Result<(), BuildError> {
         let patched = self.out.patch(offset, bytes);
         patched.map_err(|source| BuildError::Output { offset, source })?;

@@ -7,29 +7,25 @@ use std::path::Path;
 use super::line::{LineError, is_blank, lossy};
 use super::{BuildError, Tree};
 
-/// The id above the largest one: it means "leave it" to chown.
+/// The id above the largest one. chown(2) takes it as "no change".
 const NOBODY: u64 = 0xFFFF_FFFF;
 
-/// A map of user or group ids: ranges to ranges of the same length. Ids in no range stay as they
-/// are.
+/// A map of user or group ids, from ranges to ranges of the same length. Ids outside of all ranges
+/// stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdMap {
-    /// First id of a range: the id it maps to, and the length.
+    /// By the first id of a range: the id that replaces it, and the length.
     ranges: BTreeMap<u32, (u32, u32)>,
 }
 
 impl IdMap {
-    /// Returns whether the map changes no id.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Adds a range, as `FROM:TO` or `FROM:TO:COUNT`; in place of the colons there may be spaces.
-    ///
-    /// # Errors
-    /// [`LineError::Range`] if it is not a range, [`LineError::Overlap`] with a range that it
-    /// overlaps.
+    /// Adds a range, as `FROM:TO` or `FROM:TO:COUNT`, or with spaces instead of colons. Fails if it
+    /// overlaps another one.
     pub fn add(&mut self, range: &str) -> Result<(), LineError> {
         let bad = || LineError::Range(range.to_string());
         let separators = |char: char| char == ':' || char.is_ascii_whitespace();
@@ -54,11 +50,8 @@ impl IdMap {
         Ok(())
     }
 
-    /// Adds the ranges of a file, one a line, as in `/proc/PID/uid_map`. Empty lines and lines that
-    /// start with `#` are skipped.
-    ///
-    /// # Errors
-    /// [`BuildError::Host`] if it cannot be read, [`BuildError::Line`] as for [`add`](Self::add).
+    /// Adds the ranges of a file, one per line, as in `/proc/PID/uid_map`. Empty lines and lines
+    /// that start with `#` are skipped.
     pub fn add_file(&mut self, path: &Path) -> Result<(), BuildError> {
         let text = fs::read(path).map_err(|source| BuildError::Host {
             path: path.to_path_buf(),
@@ -78,7 +71,6 @@ impl IdMap {
         Ok(())
     }
 
-    /// Returns the id that replaces an id.
     #[must_use]
     pub fn map(&self, id: u32) -> u32 {
         match self.ranges.range(..=id).next_back() {
@@ -88,19 +80,18 @@ impl IdMap {
     }
 }
 
-/// Changes of the owners of a tree.
+/// Changes to the owners of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    /// One user for all nodes; the map of users is ignored then.
+    /// One user for all nodes, instead of the map of users.
     pub uid: Option<u32>,
-    /// One group for all nodes; the map of groups is ignored then.
+    /// One group for all nodes, instead of the map of groups.
     pub gid: Option<u32>,
     pub uids: IdMap,
     pub gids: IdMap,
 }
 
 impl Owners {
-    /// Sets the owner of every node.
     pub fn apply(&self, tree: &mut Tree) {
         for node in tree.nodes_mut() {
             node.uid = self.uid.unwrap_or_else(|| self.uids.map(node.uid));

@@ -1,13 +1,13 @@
 //! An ordered parallel map with bounded memory: writers use all cores, and produce the same bytes
 //! with any number of threads.
 //!
-//! One thread produces jobs, several turn them into results, and the caller's thread consumes the
-//! results in the order of the jobs. The total weight in flight is bounded, whichever of the three
-//! is slow; a job that alone exceeds the bound goes through by itself. The first thread that fails
-//! or panics stops the others: no thread waits for a result that will not come.
+//! One thread produces jobs, several workers turn them into results, and the caller's thread
+//! consumes the results in the order of the jobs. The total weight in flight is bounded, whichever
+//! of the three is slow. A job that alone exceeds the bound runs by itself. The first thread that
+//! fails or panics stops the others, so no thread waits for a result that will not come.
 //!
-//! The threads belong to one call and end with it. Workers are not shared between calls: one call
-//! may be the producer of another, and shared workers could then wait for each other.
+//! Each call has its own threads. If calls shared workers, a call whose producer is another call
+//! could deadlock.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,16 +21,16 @@ use forerun_sys::threads;
 
 use super::tree::BuildError;
 
-/// Counted for every job in addition to its weight, so that weightless jobs cannot pile up.
+/// Added to the weight of every job, so that weightless jobs cannot pile up.
 const JOB_WEIGHT: usize = 256;
 
-/// Memory that a thread may take besides its jobs, if the caller does not count it.
+/// Memory of a thread in addition to its jobs, if the caller does not count it.
 const THREAD: u64 = 1 << 20;
 
 /// Threads and memory of one [`parallel_map`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParallelBounds {
-    /// Threads that turn jobs into results. 0 means one for each CPU, or fewer if memory is scarce.
+    /// Number of workers. 0 means one per CPU, or fewer if memory is scarce.
     pub threads: usize,
     /// Weight of the jobs and results in flight, in bytes.
     pub memory: usize,
@@ -45,20 +45,20 @@ impl ParallelBounds {
     }
 }
 
-/// Why a [`parallel_map`] ended early.
+/// The reason why a [`parallel_map`] ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParallelError<E> {
     /// The producer, a worker or the consumer failed.
     #[error(transparent)]
     Failed(E),
-    /// Another thread failed, and reports why. Producers pass it on; a map returns it only if its
-    /// producer or consumer created it.
+    /// Another thread failed, and reports the cause. Producers return this error on; a map returns
+    /// it only if its producer or consumer created it.
     #[error("ended by another failure")]
     Stopped,
     #[error("a thread panicked")]
     Panicked,
-    /// No thread could be started.
+    /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
@@ -88,11 +88,9 @@ pub struct Jobs<'q, J> {
 }
 
 impl<J> Jobs<'_, J> {
-    /// Hands a job over. Waits while too much is in flight. `weight` is the memory that the job and
-    /// its result take together.
-    ///
-    /// # Errors
-    /// [`ParallelError::Stopped`] if no worker will take it any more.
+    /// Sends a job to the workers. Blocks while too much is in flight. `weight` is the memory of
+    /// the job and its result together. Fails with [`ParallelError::Stopped`] if the workers have
+    /// stopped.
     pub fn send<E>(&self, job: J, weight: usize) -> Result<(), ParallelError<E>> {
         if self.queue.submit(job, weight + JOB_WEIGHT) {
             Ok(())
@@ -113,12 +111,9 @@ trait Submit<J>: Sync {
     fn submit(&self, job: J, weight: usize) -> bool;
 }
 
-/// Runs `produce` on a thread of its own, a worker made by `worker` on each of several threads, and
-/// `consume` on this thread for each result, in the order in which the jobs were sent. Returns the
-/// value of `produce`.
-///
-/// # Errors
-/// The first failure; the errors of the threads that it stopped are dropped.
+/// Runs `produce` on a thread of its own, a worker from `worker` on each of several threads, and
+/// `consume` on this thread for each result, in the order of the jobs. Returns the value of
+/// `produce`, or the first failure; the errors of the threads that it stopped are dropped.
 pub fn parallel_map<J, O, T, E, F>(
     bounds: ParallelBounds,
     worker: impl Fn() -> Result<F, E> + Sync,
@@ -180,7 +175,7 @@ where
         });
         match spawned {
             Ok(handle) => workers.push(handle),
-            // Fewer threads do the same work.
+            // Fewer threads can do the same work.
             Err(_) if !workers.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -207,7 +202,7 @@ fn join<T, E>(handle: Handle<'_, T, E>) -> Result<T, ParallelError<E>> {
 }
 
 /// Returns the producer's value, or the failure that stopped the threads. If two threads failed at
-/// once, returns either failure.
+/// the same time, returns either failure.
 fn first_failure<T, E>(
     consumed: Result<(), ParallelError<E>>,
     worked: Vec<Result<(), ParallelError<E>>>,
@@ -224,17 +219,17 @@ fn first_failure<T, E>(
 struct Queue<J, O> {
     memory: usize,
     state: Mutex<QueueState<J, O>>,
-    /// Signalled when there is room for more jobs.
+    /// Signalled when more jobs may be sent.
     room: Condvar,
-    /// Signalled when there is a job, or no more will come.
+    /// Signalled when a job arrives, or no more will.
     job: Condvar,
-    /// Signalled when the next result is there, or will never come.
+    /// Signalled when the next result is ready, or never will be.
     result: Condvar,
 }
 
 struct QueueState<J, O> {
     jobs: VecDeque<(u64, J)>,
-    /// The jobs in flight in order: weight, and result once it is there.
+    /// The jobs in flight in order: weight, and result when it is ready.
     under_way: VecDeque<(usize, Option<O>)>,
     /// Number of the job at the front of `under_way`.
     first: u64,
@@ -328,8 +323,8 @@ impl<J, O> Queue<J, O> {
         Ok(())
     }
 
-    /// Waits for the next result, and returns it with its weight. Returns nothing after the last
-    /// one.
+    /// Waits for the next result, and returns it with its weight. Returns `None` after the last
+    /// result.
     fn next_result<E>(&self) -> Result<Option<(usize, O)>, ParallelError<E>> {
         let mut state = self.lock();
         loop {
@@ -370,7 +365,7 @@ impl<J: Send, O: Send> Submit<J> for Queue<J, O> {
     }
 }
 
-/// Stops all threads when dropped, unless forgotten: on an error or a panic.
+/// Stops all threads when it is dropped after an error or a panic. On success it is forgotten.
 struct EndGuard<'q, J, O>(&'q Queue<J, O>);
 
 impl<J, O> Drop for EndGuard<'_, J, O> {

@@ -1,4 +1,4 @@
-//! Patterns of paths: files to leave out of an image, or to extract from one.
+//! Patterns of paths: files to exclude from an image, or to extract from one.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,10 +10,10 @@ use super::BuildError;
 
 /// A set of glob patterns over paths as bytes.
 ///
-/// `*` and `?` stay inside one component, `**` crosses them, `[...]` and `{a,b}` are as in a shell.
-/// A pattern with a slash is matched against the whole path from the root (a leading slash changes
-/// nothing); a pattern without one is matched against the last component. A match of a directory
-/// covers everything below it.
+/// `*` and `?` stay inside one component, `**` crosses components, `[...]` and `{a,b}` work as in a
+/// shell. A pattern with a slash is matched against the whole path from the root; a leading slash
+/// changes nothing. A pattern without a slash is matched against the last component. A match of a
+/// directory covers everything below it.
 #[derive(Clone, Debug, Default)]
 pub struct Patterns {
     whole: GlobSet,
@@ -24,7 +24,7 @@ pub struct Patterns {
 
 type MatchPath = dyn Fn(&[u8]) -> bool + Send + Sync;
 
-/// A rule of the caller's own, for patterns of another syntax.
+/// A predicate of the caller, for patterns of another syntax.
 #[derive(Clone)]
 struct Rule(Arc<MatchPath>);
 
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Rule {
 }
 
 impl Patterns {
-    /// Creates a set that matches the paths for which `rule` returns true.
+    /// Returns a set that matches the paths for which `rule` returns true.
     #[must_use]
     pub fn from_rule(rule: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
         Self {
@@ -44,10 +44,7 @@ impl Patterns {
         }
     }
 
-    /// Parses patterns.
-    ///
-    /// # Errors
-    /// [`BuildError::Pattern`] with the first invalid pattern.
+    /// Parses patterns. Fails with the first invalid one.
     pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self, BuildError> {
         let (mut whole, mut last, mut len) = (GlobSetBuilder::new(), GlobSetBuilder::new(), 0);
         for pattern in patterns {
@@ -87,13 +84,13 @@ impl Patterns {
         })
     }
 
-    /// Returns whether there is no pattern, so that no path matches.
+    /// Returns whether the set matches nothing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0 && self.rule.is_none()
     }
 
-    /// Returns whether a pattern matches this very path, without a leading slash. Ignores the
+    /// Returns whether a pattern matches this path, given without a leading slash. Ignores the
     /// directories above it.
     #[must_use]
     pub fn matches(&self, path: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! The order of files in an image, by priorities.
+//! The order of files in an image by priorities.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::Path;
 use super::BuildError;
 use super::line::{LineError, Words, components, is_blank, lossy};
 
-/// Priorities of paths, from -32768 to 32767. Files of higher priority come earlier in the image. A
-/// directory's priority holds for all paths below it without one of their own. All other paths have
-/// 0.
+/// Priorities of paths, from -32768 to 32767. Files of higher priority come earlier in the image.
+/// The priority of a directory applies to all paths below it without their own. All other paths
+/// have priority 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Priorities {
     paths: HashMap<Vec<u8>, i16>,
@@ -22,10 +22,7 @@ impl Priorities {
         self.paths.is_empty()
     }
 
-    /// Reads the lines of all these files.
-    ///
-    /// # Errors
-    /// The errors of [`add_file`](Self::add_file).
+    /// Reads all lines of several files.
     pub fn from_files(paths: &[impl AsRef<Path>]) -> Result<Self, BuildError> {
         let mut priorities = Self::default();
         for path in paths {
@@ -34,11 +31,8 @@ impl Priorities {
         Ok(priorities)
     }
 
-    /// Adds the lines of a file, `PATH PRIORITY` each, as `mksquashfs -sort` takes them. Of several
-    /// lines for one path the last counts. Paths start at the root of the tree.
-    ///
-    /// # Errors
-    /// [`BuildError::Host`] if the file cannot be read, [`BuildError::Line`] with an invalid line.
+    /// Adds the lines `PATH PRIORITY` of a file, in the format of `mksquashfs -sort`. The last of
+    /// several lines for one path counts. Paths start at the root of the tree.
     pub fn add_file(&mut self, path: &Path) -> Result<(), BuildError> {
         let text = fs::read(path).map_err(|source| BuildError::Host {
             path: path.to_path_buf(),
@@ -75,7 +69,7 @@ impl Priorities {
         Ok(())
     }
 
-    /// Returns the priority of a path in the tree, given without a leading slash.
+    /// Returns the priority of a path, given without a leading slash.
     #[must_use]
     pub fn of(&self, path: &[u8]) -> i16 {
         if self.paths.is_empty() {
@@ -94,8 +88,7 @@ impl Priorities {
         }
     }
 
-    /// Returns the paths that have a priority of their own, for callers that check that they all
-    /// exist.
+    /// Returns the paths with their own priority, so that callers can check that these exist.
     pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
         self.paths.keys().map(Vec::as_slice)
     }

@@ -4,8 +4,9 @@ use super::content::is_zero;
 use super::fetch::ContentHash;
 use forerun_io::u64_from;
 
-/// Hashes runs: the bytes of data, and only the lengths of zeros. Contents that are passed in pieces of the same
-/// lengths, zeros also as parts of holes, have the same hash; other pieces may give another one.
+/// Hashes data bytes, and only the lengths of zero runs. Contents that arrive in chunks of the same
+/// lengths have the same hash, whether zeros arrive as data or as holes. Other chunk lengths may
+/// give another hash.
 #[derive(Default)]
 pub struct RunHasher {
     hasher: blake3::Hasher,
@@ -34,7 +35,7 @@ impl RunHasher {
 
     fn end_zeros(&mut self) {
         if self.zeros > 0 {
-            // No piece of data is empty, so its length starts no run of zeros.
+            // Data chunks are never empty, so a length of 0 marks a run of zeros.
             self.hasher.update(&0_u64.to_le_bytes());
             self.hasher.update(&self.zeros.to_le_bytes());
             self.zeros = 0;

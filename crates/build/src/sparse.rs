@@ -1,4 +1,4 @@
-//! Files of the host with holes: only their data is read, and a writer can skip the holes.
+//! Host files with holes: only their data is read, and a writer can skip the holes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,24 +11,22 @@ use rustix::io::Errno;
 
 use super::stream::ContentStream;
 
-/// Bytes of a block in the count of a file's blocks.
+/// Unit of a file's block count in bytes.
 const BLOCK: u64 = 512;
 
-/// A file that takes less space than it is long, read from its start.
+/// A file with fewer allocated bytes than its length, read from its start.
 #[derive(Debug)]
 pub struct SparseFile {
     file: File,
     at: u64,
-    /// The data at or behind the place that was looked at last. It ends with the file where there is none.
+    /// The data range found by the last search. If no data follows, it is empty at the end of the
+    /// file.
     data: Range<u64>,
 }
 
 impl SparseFile {
-    /// Wraps a file that may have holes; returns the file unchanged if its allocated blocks cover its length. A
-    /// compressed file also looks sparse, which costs only a search for holes that finds none.
-    ///
-    /// # Errors
-    /// The errors of fstat(2).
+    /// Wraps a file that may have holes. Returns the file unchanged if its allocated blocks cover
+    /// its length. A compressed file also looks sparse; then the search for holes finds none.
     pub fn new(file: File) -> io::Result<Result<Self, File>> {
         let metadata = file.metadata()?;
         if metadata.blocks() * BLOCK >= metadata.len() {
@@ -38,19 +36,19 @@ impl SparseFile {
         Ok(Ok(Self { file, at, data }))
     }
 
-    /// Finds the next data.
+    /// Finds the next data range.
     fn find_data(&self) -> io::Result<Range<u64>> {
         match seek(&self.file, SeekFrom::Data(self.at)) {
             Ok(start) => {
                 let end = seek(&self.file, SeekFrom::Hole(start))?;
                 Ok(start..end.max(start))
             }
-            // None follows: the rest is a hole.
+            // No data follows: the rest is a hole.
             Err(Errno::NXIO) => {
                 let end = self.file.metadata()?.len();
                 Ok(end..end)
             }
-            // The filesystem knows no holes.
+            // The filesystem does not support holes.
             Err(Errno::INVAL) => Ok(self.at..u64::MAX),
             Err(error) => Err(error.into()),
         }
@@ -107,7 +105,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Creates a file of `len` bytes with data at some places; returns its contents too, if it is short.
+    /// Creates a file of `len` bytes with data at some offsets.
     fn sparse(len: u64, data: &[(u64, &[u8])]) -> (forerun_testkit::TempDir, Content) {
         let dir = temp_dir("sparse");
         let path = dir.path().join("file");
@@ -121,7 +119,7 @@ mod tests {
         (dir, Content::Host(HostFile::named(path, &metadata)))
     }
 
-    /// Returns the bytes that this thread has read by system calls.
+    /// Returns the number of bytes that this thread has read by system calls.
     fn read_by_thread() -> u64 {
         let text = fs::read_to_string("/proc/thread-self/io").unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
@@ -169,7 +167,7 @@ mod tests {
             }
         }
         assert!(found.starts_with(b"data"));
-        // The data, a block of the filesystem; and the counter itself.
+        // The data, one filesystem block per range, and the read of the counter itself.
         let read = read_by_thread() - before;
         assert!(read <= 2 * MIB, "{read}");
 

@@ -1,34 +1,28 @@
-//! Contents as writers take them: in order, and with the places of their holes.
+//! Contents as writers read them: sequentially, with the positions of their holes.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bytes of contents from the start, in order.
+/// The bytes of contents, read sequentially from the start.
 pub trait ContentStream: Read + Send {
-    /// Returns the number of the next bytes that are known to be zeros, without reading them: a hole. A stream that cannot
-    /// tell returns 0.
-    ///
-    /// # Errors
-    /// The errors of finding out.
+    /// Returns the number of zero bytes at the current position that need not be read, because they
+    /// are a hole. A stream without this knowledge returns 0.
     fn hole(&mut self) -> io::Result<u64> {
         Ok(0)
     }
 
-    /// Skips `len` bytes of the hole, at most as many as [`hole`](Self::hole) has returned.
+    /// Skips `len` bytes of a hole, at most the number that [`hole`](Self::hole) has returned.
     fn skip(&mut self, _len: u64) {}
 
-    /// Returns the next range of data, without reading it: an empty one at the end where only a hole is left. A stream
-    /// that cannot tell returns nothing.
-    ///
-    /// # Errors
-    /// The errors of finding out.
+    /// Returns the next data range without reading it; an empty range at the end if only a hole is
+    /// left. A stream without this knowledge returns `None`.
     fn next_data(&mut self) -> io::Result<Option<Range<u64>>> {
         Ok(None)
     }
 
-    /// Goes on at another place, where [`next_data`](Self::next_data) tells what follows.
+    /// Continues at an offset that [`next_data`](Self::next_data) has returned.
     fn skip_to(&mut self, _at: u64) {}
 }
 

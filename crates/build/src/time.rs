@@ -1,11 +1,11 @@
-//! Parses times as people write them.
+//! Parses times in the formats that people use.
 
 use forerun_vfs::Timestamp;
 use jiff::civil;
 
-/// Parses seconds since 1970, with or without `@` before them, or a date with or without a time of
-/// day, as in `2026-01-31`, `2026-01-31 12:00:00` and `2026-01-31T12:00:00+01:00`; UTC if no zone
-/// is given. Returns nothing for any other text.
+/// Parses seconds since 1970, with or without a leading `@`, or a date with an optional time of
+/// day, as in `2026-01-31`, `2026-01-31 12:00:00` and `2026-01-31T12:00:00+01:00`. The default time
+/// zone is UTC. Returns `None` for any other text.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();

@@ -1,27 +1,23 @@
-//! Replaces the times of the input.
-
 use forerun_vfs::Timestamp;
 
 use super::Tree;
 
-/// Changes of the times of a tree.
+/// Changes to the times of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// One time for all nodes.
     pub all: Option<Timestamp>,
-    /// Later times are set to this, as `SOURCE_DATE_EPOCH` requires.
+    /// Upper bound: later times are set to this, as `SOURCE_DATE_EPOCH` requires.
     pub latest: Option<Timestamp>,
 }
 
 impl Times {
-    /// Returns the time that replaces a time.
     #[must_use]
     pub fn of(&self, time: Timestamp) -> Timestamp {
         let time = self.all.unwrap_or(time);
         self.latest.map_or(time, |latest| time.min(latest))
     }
 
-    /// Sets the time of every node.
     pub fn apply(&self, tree: &mut Tree) {
         for node in tree.nodes_mut() {
             node.mtime = self.of(node.mtime);

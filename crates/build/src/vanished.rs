@@ -1,9 +1,10 @@
-//! Files that were there when a directory was scanned, and cannot be read when the image is written.
+//! Finds files that can no longer be read when the image is written, although the scan of the
+//! directory saw them.
 
 use super::{BuildError, Content, NodeIndex, NodeKind, Tree};
 
-/// Takes the files of the host that cannot be opened any more out of the tree, with all of their names. Each
-/// is passed to `dropped`. Returns the number of names.
+/// Removes all names of host files that can no longer be opened from the tree. Passes the error of
+/// each file to `dropped`. Returns the number of names.
 pub fn drop_unreadable(tree: &mut Tree, dropped: &mut dyn FnMut(BuildError)) -> u64 {
     let mut names = 0;
     for (dir, name, node, error) in unreadable(tree) {
@@ -13,7 +14,7 @@ pub fn drop_unreadable(tree: &mut Tree, dropped: &mut dyn FnMut(BuildError)) -> 
             len: 0,
             content: Content::Bytes([].into()),
         };
-        // A file with several names is told of once.
+        // A file with several names is reported once.
         let kind = std::mem::replace(&mut tree.node_mut(node).kind, gone);
         let is_first = |content: &Content| matches!(content, Content::Host(_));
         if matches!(&kind, NodeKind::File { content, .. } if is_first(content)) {

@@ -1,8 +1,8 @@
-//! A tree in the order of a walk: directories, files and link counts, before anything is written.
+//! A tree in walk order: directories, files and link counts, before anything is written.
 //!
-//! A walk takes the names of each directory in byte order and enters a directory where it meets it, as
-//! `ls -lR` and `find` do. Files whose data lie in this order are read sequentially by such a walk. Numbers
-//! of inodes are left to the writer: each format has its own order of them.
+//! A walk visits the names of each directory in byte order and enters a directory where it meets
+//! it, like `ls -lR` and `find`. Such a walk reads files sequentially if their data is stored in
+//! this order. The writer assigns inode numbers, because each format has its own order for them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,56 +11,52 @@ use super::content::Content;
 use super::exact::Unreadable;
 use super::tree::{BuildError, NodeIndex, NodeKind, Tree};
 
-/// The directories and files of a tree, in the order of a walk.
+/// The directories and files of a tree, in walk order.
 #[derive(Debug)]
 pub struct WalkedTree<'t> {
-    /// Directories; the root is the first.
+    /// Directories. The root is the first.
     pub dirs: Vec<WalkedDir<'t>>,
-    /// Directories by their index above, each behind all directories below it.
+    /// Indices into `dirs`. Each directory comes after all directories below it.
     pub children_first: Vec<usize>,
-    /// Regular files, each once: where the walk met its first name. A writer may sort them.
+    /// Regular files, each once, at its first name in the walk. A writer may sort them.
     pub files: Vec<WalkedFile<'t>>,
     pub nodes: WalkedNodes,
 }
 
-/// A directory of a [`WalkedTree`].
 #[derive(Clone, Copy, Debug)]
 pub struct WalkedDir<'t> {
     pub node: NodeIndex,
-    /// Index of its parent; the root is its own parent.
+    /// Index of the parent. The root is its own parent.
     pub parent: usize,
     name: &'t [u8],
 }
 
-/// A regular file of a [`WalkedTree`].
 #[derive(Clone, Copy, Debug)]
 pub struct WalkedFile<'t> {
     pub node: NodeIndex,
     pub len: u64,
-    /// The source of the contents.
     pub content: &'t Content,
     dir: usize,
     name: &'t [u8],
 }
 
-/// The nodes of a [`WalkedTree`].
 #[derive(Debug, Default)]
 pub struct WalkedNodes {
     nodes: HashMap<NodeIndex, WalkedNode>,
     numbered: u32,
 }
 
-/// The number and the links of a node.
+/// The number and the link count of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkedNode {
-    /// Number from 1; 0 until [`WalkedNodes::number`] gives it one.
+    /// Number from 1; 0 until [`WalkedNodes::number`] assigns one.
     pub number: u32,
-    /// Number of names; for a directory two, and one for each of its subdirectories.
+    /// Number of names. A directory has two, and one more per subdirectory.
     pub nlink: u32,
 }
 
 impl<'t> WalkedTree<'t> {
-    /// Walks a tree. Does not recurse: a tree may have any depth.
+    /// Walks a tree without recursion, because a tree may have any depth.
     #[must_use]
     pub fn new(tree: &'t Tree) -> Self {
         let mut walked = Self {
@@ -108,7 +104,7 @@ impl<'t> WalkedTree<'t> {
         self.dirs.push(WalkedDir { node, parent, name });
     }
 
-    /// Returns the nodes of a directory and of its parent; the root is its own parent.
+    /// Returns the nodes of a directory and of its parent. The root is its own parent.
     #[must_use]
     pub fn dir(&self, dir: usize) -> (NodeIndex, NodeIndex) {
         let node = |dir: usize| self.dirs.get(dir).map_or(Tree::ROOT, |dir| dir.node);
@@ -129,19 +125,18 @@ impl<'t> WalkedTree<'t> {
         names.join(&b'/')
     }
 
-    /// Returns the path of a file, by the name under which the walk met it first.
     #[must_use]
     pub fn file_path(&self, file: &WalkedFile<'_>) -> Vec<u8> {
         self.path(file.dir, file.name)
     }
 
-    /// Creates the error about a file that differs from its scan.
+    /// Returns the error for a file that differs from its scan.
     #[must_use]
     pub fn unreadable(&self, file: &WalkedFile<'_>, reason: Unreadable) -> BuildError {
         reason.of(self.file_path(file), file.len)
     }
 
-    /// Sorts the files by a key of their paths. Files with equal keys keep their order.
+    /// Sorts the files by a key of their paths. The sort is stable.
     pub fn sort_files<K: Ord>(&mut self, key: impl Fn(&[u8]) -> K) {
         let mut files = std::mem::take(&mut self.files);
         files.sort_by_cached_key(|file| key(&self.file_path(file)));
@@ -150,31 +145,29 @@ impl<'t> WalkedTree<'t> {
 }
 
 impl WalkedNodes {
-    /// Returns the number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns whether there are no nodes. A walked tree has its root at least.
+    /// Returns whether there are no nodes. A walked tree has at least its root.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Returns what is known of a node; zeros for a node of another tree.
+    /// Returns number and links of a node; zeros for a node of another tree.
     #[must_use]
     pub fn get(&self, node: NodeIndex) -> WalkedNode {
         self.nodes.get(&node).copied().unwrap_or_default()
     }
 
-    /// Returns all nodes, in no order.
     pub fn iter(&self) -> impl Iterator<Item = NodeIndex> {
         self.nodes.keys().copied()
     }
 
-    /// Gives the node the next number, if it has none. Returns whether it got one. The caller refuses trees
-    /// of more than `u32::MAX` nodes.
+    /// Gives the node the next number, unless it has one. Returns whether it got one. The caller
+    /// refuses trees of more than `u32::MAX` nodes.
     pub fn number(&mut self, node: NodeIndex) -> bool {
         let unnumbered = self.nodes.get_mut(&node).filter(|node| node.number == 0);
         let Some(node) = unnumbered else {
@@ -210,7 +203,7 @@ mod tests {
         NewNode::new(NodeKind::File { len: 1, content }, 0o644)
     }
 
-    /// Returns a tree of `/a/b/deep`, `/a/inner`, `/z`, and a second name of the last in `/a/b`.
+    /// Returns a tree of `/a/b/deep`, `/a/inner`, `/z`, and a second name of `/z` in `/a/b`.
     fn tree() -> Tree {
         let mut tree = Tree::default();
         let z = tree.add(Tree::ROOT, b"z", file()).unwrap();

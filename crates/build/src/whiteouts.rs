@@ -1,23 +1,20 @@
-//! Whiteouts of AUFS, which OCI layers have, become those of overlayfs.
+//! Converts AUFS whiteouts, as in OCI layers, to overlayfs whiteouts.
 
 use forerun_vfs::Device;
 
 use super::{BuildError, NodeIndex, NodeKind, Tree};
 
 const PREFIX: &[u8] = b".wh.";
-/// The entry that hides the contents that a directory has in lower layers.
+/// The entry that hides the contents of its directory in lower layers.
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// The start of AUFS's own files, which mean nothing elsewhere.
+/// Prefix of AUFS's private files, which mean nothing elsewhere.
 const OWN: &[u8] = b".wh..wh.";
-/// The attribute that overlayfs has in the place of the entry.
+/// The overlayfs attribute that replaces the `OPAQUE` entry.
 const ATTRIBUTE: &[u8] = b"trusted.overlay.opaque";
 
-/// Replaces each `.wh.NAME` by a character device 0:0 of that name, and each `.wh..wh..opq` by the attribute
-/// `trusted.overlay.opaque` of its directory. Where NAME is there as well, it stays, and a directory becomes
-/// opaque.
-///
-/// # Errors
-/// [`BuildError::Name`] for a whiteout of a name that no entry can have.
+/// Replaces each `.wh.NAME` by a character device 0:0 named NAME, and each `.wh..wh..opq` by the
+/// attribute `trusted.overlay.opaque` of its directory. An existing entry NAME stays, and becomes
+/// opaque if it is a directory. Fails if NAME is not a valid name.
 pub fn overlay_whiteouts(tree: &mut Tree) -> Result<(), BuildError> {
     for dir in tree.indices() {
         let children = tree.children(dir);
@@ -45,7 +42,7 @@ fn make_opaque(tree: &mut Tree, dir: NodeIndex) {
     xattrs.insert(ATTRIBUTE.to_vec(), b"y".to_vec());
 }
 
-/// Adds a whiteout with the owner and time of the entry that stood for it.
+/// Adds a whiteout with the owner and time of the AUFS entry.
 fn hide(tree: &mut Tree, dir: NodeIndex, name: &[u8], from: NodeIndex) -> Result<(), BuildError> {
     if let Some(there) = tree.child(dir, name) {
         if matches!(tree.node(there).kind, NodeKind::Directory(_)) {

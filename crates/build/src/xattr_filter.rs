@@ -5,25 +5,22 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::{BuildError, Tree};
 
-/// Most bytes of a compiled expression: patterns come from the command line, not from images.
+/// Maximum size of a compiled expression. Patterns come from the command line, not from images.
 const SIZE_LIMIT: usize = 1 << 20;
 
 /// A selection by name. The default keeps all attributes.
 #[derive(Clone, Debug, Default)]
 pub struct XattrFilter {
-    /// Keep none at all.
+    /// Drop all attributes.
     pub none: bool,
     include: Option<Regex>,
     exclude: Option<Regex>,
 }
 
 impl XattrFilter {
-    /// Creates a filter that keeps only names that match `include`, if it is given, and not
-    /// `exclude`. Both are regular expressions as `mksquashfs` takes them: they match anywhere in
-    /// the full name unless they are anchored.
-    ///
-    /// # Errors
-    /// [`BuildError::Pattern`] with the invalid expression.
+    /// Returns a filter that keeps only names that match `include`, if it is given, and do not
+    /// match `exclude`. Both are regular expressions in the syntax of `mksquashfs`: they match
+    /// anywhere in the full name unless they are anchored.
     pub fn new(include: Option<&str>, exclude: Option<&str>) -> Result<Self, BuildError> {
         Ok(Self {
             none: false,
@@ -32,7 +29,6 @@ impl XattrFilter {
         })
     }
 
-    /// Returns whether an attribute of this name is kept.
     #[must_use]
     pub fn keeps(&self, name: &[u8]) -> bool {
         let is_match = |regex: &Regex| regex.is_match(name);
@@ -41,7 +37,8 @@ impl XattrFilter {
             && !self.exclude.as_ref().is_some_and(is_match)
     }
 
-    /// Removes all other attributes. A file that loses its access control list gets the mode that it has without.
+    /// Removes all other attributes. A file that loses its access control list gets the mode for a
+    /// file without one.
     pub fn apply(&self, tree: &mut Tree) {
         for node in tree.nodes_mut() {
             if !self.keeps(ACL_ACCESS) {
@@ -60,7 +57,7 @@ fn expression(pattern: &str) -> Result<Regex, BuildError> {
     built.map_err(|error| BuildError::Pattern {
         pattern: pattern.to_string(),
         reason: match error {
-            // The message shows the pattern over several lines; its last line names the error.
+            // The message shows the pattern on several lines; its last line states the error.
             regex::Error::Syntax(message) => {
                 let last = message.lines().last().unwrap_or_default();
                 last.trim_start_matches("error: ").to_string()

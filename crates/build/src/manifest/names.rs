@@ -1,4 +1,4 @@
-//! Looks up users and groups in the files of this system. Names from a network are not considered:
+//! Looks up users and groups in the files of this system. Network directories are ignored, because
 //! an image should not depend on them.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 pub const PASSWD: &str = "/etc/passwd";
 pub const GROUP: &str = "/etc/group";
 
-/// Returns the number of a user or group; root is 0 everywhere.
+/// Returns the number of a user or group. `root` is always 0.
 pub fn look_up(file: &str, name: &[u8]) -> Option<u32> {
     if name == b"root" {
         return Some(0);
@@ -14,13 +14,13 @@ pub fn look_up(file: &str, name: &[u8]) -> Option<u32> {
     find(&fs::read(file).ok()?, name)
 }
 
-/// Returns the user that a number or a name of this system stands for.
+/// Returns the user id for a number or a user name of this system.
 #[must_use]
 pub fn user_id(word: &[u8]) -> Option<u32> {
     id(word, PASSWD)
 }
 
-/// Returns the group that a number or a name of this system stands for.
+/// Returns the group id for a number or a group name of this system.
 #[must_use]
 pub fn group_id(word: &[u8]) -> Option<u32> {
     id(word, GROUP)

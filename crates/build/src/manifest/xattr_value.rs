@@ -1,7 +1,7 @@
-//! Values of extended attributes as getfattr(1) writes and setfattr(1) reads them.
+//! Values of extended attributes in the syntax of getfattr(1) and setfattr(1).
 
-/// Parses text as it is, `0x` with hexadecimal digits, `0s` with base64, or `0t` with text in which
-/// `\ooo` is a byte in octal and `\\` a backslash. Returns nothing for an invalid value.
+/// Parses plain text, `0x` with hexadecimal digits, `0s` with base64, or `0t` with text in which
+/// `\ooo` is an octal byte and `\\` a backslash. Returns `None` for an invalid value.
 pub fn parse(text: &[u8]) -> Option<Vec<u8>> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => hex(digits),

@@ -13,18 +13,15 @@ use super::{Pending, Scan, ScanOptions, host};
 /// A file or directory, and its name in the root of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSource {
-    /// Its path. A symbolic link is taken as a link.
+    /// Path on the host. A symbolic link is not followed.
     pub path: PathBuf,
-    /// The name in the tree.
     pub name: Vec<u8>,
 }
 
-/// Reads all sources as [`scan`](super::scan) does. Several names of one file are hard links, also where
-/// they lie in different sources. The root is a new directory, whose attributes the caller sets. With
-/// `skipped`, files that cannot be read are left out, as [`scan_readable`](super::scan_readable) does.
-///
-/// # Errors
-/// The errors of [`scan`](super::scan); [`BuildError::Conflict`] if two sources have one name.
+/// Reads all sources like [`scan`](super::scan). Several names of one file become hard links, even
+/// across sources. The root is a new directory, whose attributes the caller sets. With `skipped`,
+/// unreadable files are skipped, like in [`scan_readable`](super::scan_readable). Two sources with
+/// the same name are a [`BuildError::Conflict`].
 pub fn scan_sources(
     sources: &[NamedSource],
     options: &ScanOptions,
@@ -58,7 +55,7 @@ pub fn scan_sources(
     Ok(tree)
 }
 
-/// Splits a path that does not lead to a directory.
+/// Splits a path into parent directory and file name.
 fn split(path: &Path) -> (&Path, &OsStr) {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     (
@@ -68,7 +65,7 @@ fn split(path: &Path) -> (&Path, &OsStr) {
 }
 
 impl Scan<'_, '_> {
-    /// Adds a directory, which is the root of the scan, and all below it.
+    /// Adds a directory, which is the root of the scan, and everything below it.
     fn source_dir(&mut self, source: &NamedSource) -> Result<(), BuildError> {
         if self.options.exclude.matches(&source.name) {
             return Ok(());
@@ -92,7 +89,7 @@ impl Scan<'_, '_> {
         self.descend(vec![top])
     }
 
-    /// Adds a file of the directory that is the root of the scan.
+    /// Adds a file from the directory that is the root of the scan.
     fn source_file(&mut self, name: &OsStr, new_name: &[u8]) -> Result<(), BuildError> {
         let root = Arc::clone(&self.root);
         let stat = root.stat();
@@ -103,7 +100,7 @@ impl Scan<'_, '_> {
             seen: Identity::of(&stat),
         };
         let dir = self.open(&top)?;
-        // Not a directory any more when it was looked at: nothing is pending afterwards.
+        // The entry is no longer a directory, so nothing is pending afterwards.
         let mut pending = Vec::new();
         let added = self.entry(&top, &dir, (name, new_name), &mut pending);
         self.or_skip(added)?;

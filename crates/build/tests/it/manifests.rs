@@ -1,4 +1,4 @@
-//! Trees made by a manifest, alone and on top of another tree.
+//! Trees made from a manifest, alone and on top of another tree.
 
 use std::fs;
 use std::io::Read;
@@ -128,7 +128,7 @@ fn a_tree_is_changed_in_place() {
     assert!(find(&tree, "dev/null").is_some());
 }
 
-/// Manifests with a mistake, with its line and what is said of it.
+/// Manifests with a mistake: text, line of the mistake, and part of the message.
 const MISTAKES: &[(&str, usize, &str)] = &[
     ("a d 755 0 0\nb", 2, "the kind of entry is missing"),
     (
@@ -240,7 +240,7 @@ fn limits_hold() {
     );
 }
 
-/// Checks that forerun reads the pseudo files of unsquashfs as mksquashfs does.
+/// Checks that forerun reads the pseudo files of unsquashfs like mksquashfs does.
 #[test]
 fn pseudo_files_of_unsquashfs_are_read() {
     let (Some(mksquashfs), Some(unsquashfs)) = (
@@ -290,7 +290,8 @@ fn pseudo_files_of_unsquashfs_are_read() {
     }
 }
 
-/// Checks both kinds of nodes, which an archive can have in its PAX records.
+/// Checks NUL bytes in a link target and in an attribute name. An archive can have both in its PAX
+/// records.
 #[test]
 fn nodes_with_nul_bytes_where_readers_refuse_them_are_not_taken() {
     let mut tree = Tree::default();

@@ -12,7 +12,7 @@ const fn bounds(threads: usize, memory: usize) -> ParallelBounds {
     ParallelBounds { threads, memory }
 }
 
-/// Computes the squares of 0..count, each a job of weight `weight`.
+/// Computes the squares of `0..count`, each in a job of weight `weight`.
 fn squares(bounds: ParallelBounds, count: u64, weight: usize) -> Outcome<(u64, Vec<u64>)> {
     let mut results = Vec::new();
     let sent = parallel_map(
@@ -50,7 +50,7 @@ fn results_come_in_the_order_of_the_jobs() {
 
 #[test]
 fn no_more_is_under_way_than_may_be() {
-    // Weights of 1000, and the overhead of each, make 7 jobs in 10000 bytes.
+    // With the overhead per job, 7 jobs of weight 1000 fit into 10000 bytes.
     let (made, taken, most) = (
         AtomicUsize::new(0),
         AtomicUsize::new(0),
@@ -73,7 +73,7 @@ fn no_more_is_under_way_than_may_be() {
         },
     )
     .unwrap();
-    // One more job may have been taken between the two loads of the producer.
+    // The consumer may take one more job between the two loads of the producer.
     assert!(most.into_inner() <= 8);
 }
 
@@ -101,7 +101,7 @@ fn each_thread_has_its_own_context() {
     assert!((1..=3).contains(&used) && contexts.into_inner() <= 3);
 }
 
-/// Sends for ever, until it is stopped.
+/// Sends jobs until it is stopped.
 fn endless(jobs: Jobs<'_, u64>) -> Outcome<()> {
     for n in 0.. {
         jobs.send(n, 100)?;
@@ -160,7 +160,7 @@ fn a_panic_anywhere_ends_everything() {
         matches!(outcome, Err(ParallelError::Panicked)),
         "{outcome:?}"
     );
-    // A panic of the consumer goes up to the caller once the threads have ended.
+    // The consumer's panic reaches the caller after the threads have ended.
     let caught = catch_unwind(AssertUnwindSafe(|| {
         parallel_map(bounds(2, 1000), fine, endless, |n| match n {
             10 => panic!("consumer"),

@@ -1,4 +1,4 @@
-//! Scans of a host directory: which files are taken and left out.
+//! Scans of a host directory: which files are included and excluded.
 
 use std::fs;
 use std::io::Read;
@@ -136,7 +136,6 @@ fn what_is_no_directory_is_refused_by_name() {
     }
 }
 
-/// Reads the bytes of a file of a tree.
 fn content(tree: &Tree, path: &[&str]) -> std::io::Result<Vec<u8>> {
     let node = path.iter().fold(Tree::ROOT, |dir, name| {
         let mut children = tree.children(dir);
@@ -268,7 +267,7 @@ fn several_sources_are_one_tree() {
         "{found:?}"
     );
     assert!(has("/one/a.o") && !has("/three/a.o"), "{found:?}");
-    // The file has one node under its three names, and three afterwards.
+    // The file has one node under its three names before the change, and three nodes after it.
     let nodes = |tree: &Tree| {
         let in_dir = |dir: &[u8]| tree.child(tree.child(Tree::ROOT, dir).unwrap(), b"a.c");
         [

@@ -1,29 +1,27 @@
-//! The kinds of files that contain an image.
-
 use std::fmt;
 
 /// The kind of file that contains an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Container {
-    /// An AppImage of type 2: an executable with the image after it.
+    /// An AppImage of type 2: an executable followed by the image.
     AppImage,
-    /// Any other executable with an image after it.
+    /// Any other executable that is followed by an image.
     Elf,
     /// A file in the Singularity Image Format.
     Sif,
     /// An Android sparse image.
     AndroidSparse,
-    /// A flash dump with volumes of UBI.
+    /// A flash dump with UBI volumes.
     Ubi,
     /// A compressed file, with the name of the compression.
     Compressed(&'static str),
-    /// The disk of a virtual machine, with the name of its format. Images in it are not read.
+    /// The disk of a virtual machine, with the name of its format. forerun does not read images in
+    /// it.
     VirtualDisk(&'static str),
 }
 
 impl Container {
-    /// Returns a short stable name, for JSON output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +34,7 @@ impl Container {
         }
     }
 
-    /// Returns whether the bytes of the image lie in the file one after the other.
+    /// Returns whether the image is a contiguous range of the file.
     #[must_use]
     pub const fn is_contiguous(self) -> bool {
         matches!(self, Self::AppImage | Self::Elf | Self::Sif)

@@ -1,6 +1,4 @@
-//! The CRC-32 of UBI.
-
-/// Computes the CRC-32 as UBI has it: without the last inversion.
+/// Computes the CRC-32 of UBI: without the final inversion.
 pub fn crc(bytes: &[u8]) -> u32 {
     !libdeflater::crc32(bytes)
 }

@@ -1,5 +1,3 @@
-//! The checks that a disk can fail, with one variant for each.
-
 use forerun_vfs::{Corrupt, Error};
 
 /// A failed check, with the numbers needed to find the bytes.
@@ -54,7 +52,6 @@ pub enum Check {
 }
 
 impl Check {
-    /// Returns the error that this check failed on the structure at `offset`.
     pub fn at(self, format: &'static str, offset: u64) -> Error {
         Corrupt::new(format, None, offset, self).into()
     }

@@ -1,4 +1,4 @@
-//! Files that hold other bytes than they have: disks with a block map, and compressed images.
+//! Files whose contents must be mapped or decoded: disks with a block map, and compressed images.
 
 use std::sync::Arc;
 
@@ -7,12 +7,10 @@ use forerun_vfs::{Error, Limits, Result};
 
 use crate::{Container, Disk, DiskKind, PROBE_LEN, Volume};
 
-/// The disk or image that a file holds.
 pub struct Expanded {
-    /// The kind of file.
     pub container: Container,
     pub source: Arc<dyn ReadAt>,
-    /// The volumes of UBI.
+    /// The volumes of a UBI flash; empty for other kinds.
     pub volumes: Vec<Volume>,
 }
 
@@ -25,10 +23,8 @@ impl Expanded {
         }
     }
 
-    /// Opens the disk that `source`, whose map is read from `metadata`, begins with. Other bytes may follow.
-    ///
-    /// # Errors
-    /// The errors of [`Disk::read`].
+    /// Opens the disk at the start of `source`, with the map read from `metadata`. Other bytes may
+    /// follow the disk.
     pub fn first(
         metadata: &dyn ReadAt,
         source: &Arc<dyn ReadAt>,
@@ -38,16 +34,14 @@ impl Expanded {
         Ok(disk.map(|disk| Self::of(disk, source)))
     }
 
-    /// Opens the disk that all of `source` is. Offsets in such a file are those in the disk.
-    ///
-    /// # Errors
-    /// The errors of [`Disk::read`].
+    /// Opens the disk that fills `source`. Offsets that users give for such a file refer to the
+    /// disk.
     pub fn whole(source: &Arc<dyn ReadAt>, limits: &Limits) -> Result<Option<Self>> {
         let disk = whole(&**source, limits)?;
         Ok(disk.map(|disk| Self::of(disk, source)))
     }
 
-    /// Returns the places where an image may be: offsets and lengths.
+    /// Returns the offset and length of each range where an image may be.
     #[must_use]
     pub fn places(&self) -> Vec<(u64, Option<u64>)> {
         if self.volumes.is_empty() {
@@ -58,23 +52,20 @@ impl Expanded {
     }
 }
 
-/// Reads the map of the disk that all of `source` is.
-///
-/// # Errors
-/// The errors of [`Disk::read`].
+/// Reads the map of the disk that fills `source`.
 pub fn whole_map(source: &dyn ReadAt) -> Result<Option<Disk>> {
     whole(source, &Limits::default())
 }
 
-/// Returns the length to which offsets of a file refer: that of the disk if the file is a map of
-/// one, otherwise that of the file.
+/// Returns the length of the disk if the file is a map of one, otherwise the length of the file.
+/// Offsets given by users refer to it.
 #[must_use]
 pub fn disk_len(source: &dyn ReadAt) -> u64 {
     let disk = whole_map(source).ok().flatten();
     disk.map_or_else(|| source.len(), |disk| disk.disk_len())
 }
 
-/// Reads the start of a source that identifies the kind of disk.
+/// Reads the start of a source, which identifies the kind of disk.
 pub fn head(source: &dyn ReadAt) -> Result<Vec<u8>> {
     let mut head = vec![0; PROBE_LEN.min(usize_from(source.len()))];
     let read = source.read_exact_at(0, &mut head);
@@ -83,7 +74,7 @@ pub fn head(source: &dyn ReadAt) -> Result<Vec<u8>> {
 }
 
 fn whole(source: &dyn ReadAt, limits: &Limits) -> Result<Option<Disk>> {
-    /// Bytes that may follow: less than an erase block, or the padding of a sector.
+    /// Bytes that may follow the disk: less than an erase block, or the padding of a sector.
     const REST: u64 = 16 << 20;
     let disk = Disk::read(source, limits)?;
     Ok(disk.filter(|disk| match disk.kind {

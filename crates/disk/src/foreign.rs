@@ -1,25 +1,27 @@
-//! Disks of virtual machines, which are recognised so that no search takes offsets in them for offsets in the disk.
+//! Recognises disks of virtual machines, so that no search takes offsets in the file for offsets in
+//! the disk.
 
 use forerun_io::ReadAt;
 use forerun_vfs::Result;
 
 use crate::expanded::head;
 
-/// A container whose map is not read.
+/// A container whose map forerun does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Foreign {
-    /// QEMU's qcow and qcow2.
     Qcow,
     Vmdk,
     Vdi,
-    /// Connectix and Microsoft, dynamic or differencing. A fixed one is a raw disk with a footer.
+    /// A dynamic or differencing disk of Connectix or Microsoft. A fixed one is a raw disk with a
+    /// footer.
     Vhd,
     Vhdx,
 }
 
 impl Foreign {
-    /// Returns the kind of a file that starts with `head`, of at least [`PROBE_LEN`](crate::PROBE_LEN) bytes.
+    /// Returns the kind of a file that starts with `head`, which has at least
+    /// [`PROBE_LEN`](crate::PROBE_LEN) bytes.
     #[must_use]
     pub fn of(head: &[u8]) -> Option<Self> {
         let has = |at, magic: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(magic));
@@ -35,15 +37,10 @@ impl Foreign {
         found.map(|(.., kind)| kind)
     }
 
-    /// Returns the kind of a file.
-    ///
-    /// # Errors
-    /// [`Error::Io`](forerun_vfs::Error::Io).
     pub fn read(source: &dyn ReadAt) -> Result<Option<Self>> {
         Ok(Self::of(&head(source)?))
     }
 
-    /// Returns a short stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -6,7 +6,8 @@ use forerun_vfs::Limits;
 use crate::Disk;
 use crate::crc::crc;
 
-/// Opens hostile bytes as a disk container. If that works, checks its volumes and reads parts of the disk.
+/// Opens hostile bytes as a disk container. On success, checks its volumes and reads parts of the
+/// disk.
 pub fn walk(bytes: &[u8]) {
     let mut limits = Limits::default();
     limits.walk_bytes = 1 << 20;
@@ -31,9 +32,9 @@ pub fn walk(bytes: &[u8]) {
     }
 }
 
-/// Recomputes the checksums of UBI headers, so that mutated headers are read. Erase blocks are 1024
-/// bytes long, with the volume header at 64 and data at 128. Of the first two, that is the volume
-/// table.
+/// Recomputes the checksums of UBI headers, so that the driver accepts mutated headers. Erase
+/// blocks have 1024 bytes, with the volume header at 64 and data at 128. The data of the first two
+/// is the volume table.
 pub fn sum_headers(bytes: &mut [u8]) {
     for (index, block) in bytes.chunks_mut(1024).enumerate() {
         let (headers, data) = block.split_at_mut(block.len().min(128));
@@ -78,7 +79,7 @@ pub fn sparse_image() -> Vec<u8> {
     .concat()
 }
 
-/// Returns a flash with a static and a dynamic volume, in erase blocks as [`sum_headers`] knows them.
+/// Returns a flash dump with a static and a dynamic volume, in the geometry of [`sum_headers`].
 #[must_use]
 pub fn flash() -> Vec<u8> {
     const LAYOUT: u32 = 0x7fff_efff;

@@ -1,4 +1,4 @@
-//! The map of a disk, and the disk as a source.
+//! The map of a disk, and a source that reads the disk through its map.
 
 use std::io;
 use std::ops::Range;
@@ -9,27 +9,27 @@ use forerun_vfs::{Held, Result};
 
 use crate::crc::crc;
 
-/// A part of the disk.
+/// A range of the disk with one kind of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     range: Range<u64>,
     place: Place,
 }
 
-/// The place of a part of the disk.
+/// The location of a range of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the file, from this offset on.
+    /// In the file, at this offset.
     Stored(u64),
-    /// In the file, with the checksum of the whole part.
+    /// In the file, with a checksum over the whole range.
     Summed { offset: u64, crc: u32 },
-    /// These bytes, again and again.
+    /// These bytes, repeated.
     Fill([u8; 4]),
-    /// Missing, although it should be in the file.
+    /// Missing, although the file should contain it.
     Missing,
 }
 
-/// The parts of a disk, in order. The gaps between them are filled.
+/// The ranges of a disk in order. Gaps between them read as fill.
 #[derive(Clone, Debug)]
 pub struct Map {
     runs: Vec<Run>,
@@ -50,16 +50,13 @@ impl Map {
         self.len
     }
 
-    /// Makes the disk longer. The added part is filled.
+    /// Makes the disk longer. The added range reads as fill.
     pub fn extend(&mut self, len: u64) {
         self.len = self.len.max(len);
     }
 
-    /// Adds a part, which begins at or after the end of the last one. Merges the two if both are
-    /// stored.
-    ///
-    /// # Errors
-    /// `Limit`.
+    /// Adds a range, which begins at or after the end of the last one. Merges the two if both are
+    /// stored and contiguous.
     pub fn add(&mut self, range: Range<u64>, place: Place, held: &mut Held) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -78,8 +75,8 @@ impl Map {
         Ok(())
     }
 
-    /// Returns the offset of the first byte at or after `at` that is in the file; `None` if all
-    /// that follows is filled.
+    /// Returns the offset of the first byte at or after `at` that is in the file, or `None` if only
+    /// fill follows.
     fn next_stored(&self, at: u64) -> Option<u64> {
         let first = self.runs.partition_point(|run| run.range.end <= at);
         let mut behind = self.runs[first..].iter();
@@ -87,8 +84,8 @@ impl Map {
         Some(run.range.start.max(at))
     }
 
-    /// Visits the parts of a range in order: each with the place of its first byte, and the index
-    /// of its part of the map.
+    /// Visits the parts of a range in order, each with the location of its first byte and the index
+    /// of its map entry.
     fn visit<E>(
         &self,
         range: Range<u64>,
@@ -129,15 +126,15 @@ impl Run {
     }
 }
 
-/// A disk, over the file that holds it.
+/// A source that reads a disk through its map.
 pub struct Mapped<S> {
     source: S,
     map: Map,
-    /// For each part of the map, whether its checksum was compared.
+    /// For each range of the map, whether its checksum was verified.
     sound: Vec<AtomicBool>,
 }
 
-/// Reads bytes of the file below at an offset.
+/// Reads bytes of the underlying file at an offset.
 type ReadStored<'r, S> = dyn Fn(&S, u64, &mut [u8]) -> io::Result<()> + 'r;
 
 impl<S: ReadAt> Mapped<S> {
@@ -146,13 +143,13 @@ impl<S: ReadAt> Mapped<S> {
         Self { source, map, sound }
     }
 
-    /// Returns the offset of the first byte at or after `at` that is in the file; `None` if all
-    /// that follows is filled.
+    /// Returns the offset of the first byte at or after `at` that is in the file, or `None` if only
+    /// fill follows.
     pub(crate) fn next_stored(&self, at: u64) -> Option<u64> {
         self.map.next_stored(at)
     }
 
-    /// Compares a part of the map with its checksum, once.
+    /// Verifies the checksum of a range of the map, once.
     fn verify(&self, index: usize) -> io::Result<()> {
         let (Some(run), Some(sound)) = (self.map.runs.get(index), self.sound.get(index)) else {
             return Ok(());
@@ -167,7 +164,7 @@ impl<S: ReadAt> Mapped<S> {
         if sound.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // An erase block is at most 16 MiB long.
+        // A range with a checksum is at most an erase block of 16 MiB.
         let mut bytes = vec![0; usize_from(run.range.end - run.range.start)];
         self.source.read_exact_at(offset, &mut bytes)?;
         let found = crc(&bytes);
@@ -195,7 +192,7 @@ impl<S: ReadAt> Mapped<S> {
                     read(&self.source, offset, bytes)
                 }
                 Place::Fill(pattern) => {
-                    // Parts begin at multiples of the pattern's length.
+                    // Ranges begin at multiples of the pattern's length.
                     let mut pattern = pattern.into_iter().cycle().skip(phase(part.start));
                     bytes.fill_with(|| pattern.next().unwrap_or(0));
                     Ok(())
@@ -208,7 +205,7 @@ impl<S: ReadAt> Mapped<S> {
         })
     }
 
-    /// Visits the parts of the file that a range of the disk is in.
+    /// Visits the file ranges that store a range of the disk.
     fn visit_stored(&self, range: Range<u64>, visit: &mut dyn FnMut(Range<u64>)) {
         let range = range.start..range.end.min(self.len());
         if range.is_empty() {
@@ -223,7 +220,7 @@ impl<S: ReadAt> Mapped<S> {
     }
 }
 
-/// Returns the place in a pattern of the byte at `offset`.
+/// Returns the position within a fill pattern of the byte at `offset`.
 fn phase(offset: u64) -> usize {
     usize_from(offset % 4)
 }

@@ -1,4 +1,5 @@
-//! Android sparse images: chunks of blocks that are stored, filled or left out, in the order of the disk.
+//! Android sparse images: chunks of blocks that are stored, filled or omitted, in the order of the
+//! disk.
 
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Extent, Held, Limits, Result, on_disk};
@@ -10,7 +11,6 @@ use crate::map::{Map, Place};
 use crate::{Disk, DiskKind, read};
 
 on_disk! {
-    /// The start of the file.
     Header, 28 {
         magic: [u8; 4],
         major: U16,
@@ -25,13 +25,13 @@ on_disk! {
 }
 
 on_disk! {
-    /// The start of a chunk.
+    /// Header of a chunk.
     Chunk, 12 {
         kind: U16,
         reserved: U16,
-        /// Blocks of the disk.
+        /// Length in blocks of the disk.
         blocks: U32,
-        /// Bytes of the file, with this header.
+        /// Length in bytes of the file, including this header.
         total: U32,
     }
 }
@@ -42,18 +42,15 @@ const FILL: u16 = 0xcac2;
 const DONT_CARE: u16 = 0xcac3;
 const CRC: u16 = 0xcac4;
 
-/// Bytes that are read at once: several headers, if chunks are short.
+/// Bytes per read: several headers if chunks are short.
 const WINDOW: u64 = 4096;
 
-/// Returns whether bytes are the start of such an image.
+/// Returns whether `head` is the start of a sparse image.
 pub fn is_header(head: &[u8]) -> bool {
     Header::read_from_prefix(head).is_ok_and(|(head, _)| head.magic == MAGIC && head.major == 1)
 }
 
-/// Reads the chunks.
-///
-/// # Errors
-/// `Corrupt`, `Limit`, `Io`.
+/// Reads the chunk headers into a map.
 pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
     let fail = |offset, check: Check| check.at("android-sparse", offset);
     let mut file = Headers::new(source);
@@ -76,7 +73,8 @@ pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
         return Err(fail(16, Check::TooLong));
     }
     let mut map = Map::new([0; 4]);
-    // Neither overflows: there are fewer than 2^32 blocks of less than 2^32 bytes, and the file has an end.
+    // Neither overflows: there are fewer than 2^32 blocks of less than 2^32 bytes, and the file has
+    // an end.
     let (mut at, mut blocks) = (u64::from(file_len), 0_u64);
     for chunk in 0..header.total_chunks.get() {
         let head: Chunk = file.get(at, chunk)?;
@@ -119,7 +117,8 @@ pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
                     map.add(range, Place::Fill(pattern), &mut held)?;
                 }
             }
-            // A checksum covers the disk up to it. Tools rarely write one, and none compares it while it reads.
+            // The checksum covers the disk up to this chunk. Tools rarely write one, and no reader
+            // verifies it.
             CRC if count == 0 => {}
             CRC => {
                 let (found, blocks) = (total, count);
@@ -149,7 +148,7 @@ pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
     })
 }
 
-/// Reads headers in order.
+/// Reads chunk headers in order.
 struct Headers<'s> {
     source: &'s dyn ReadAt,
     start: u64,

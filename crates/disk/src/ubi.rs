@@ -1,7 +1,8 @@
-//! UBI: the physical erase blocks of flash, each with the number of its volume and of its place in it.
+//! UBI: the physical erase blocks of flash. Each stores the number of its volume and its block
+//! number within the volume.
 //!
 //! Linux's `drivers/mtd/ubi` is the definition. Of several copies of a block, the one with the
-//! highest sequence number is used, unless it is cut off.
+//! highest sequence number is used, unless its write was interrupted.
 
 use std::collections::BTreeMap;
 
@@ -70,14 +71,14 @@ on_disk! {
 
 const STATIC: u8 = 2;
 const DYNAMIC: u8 = 1;
-/// The volume with the volume table: two copies of it.
+/// Number of the volume that stores two copies of the volume table.
 const LAYOUT: u32 = 0x7fff_efff;
 const VOLUMES: usize = 128;
 const PEB_MAX: u64 = 16 << 20;
-/// Erase blocks lie at multiples of this.
+/// Erase blocks start at multiples of this.
 const STEP: u64 = 512;
-/// Headers that show the length of erase blocks. One of them may be missing, because blocks of
-/// flash go bad.
+/// Headers that the detection of the erase block size reads. One may be missing, because flash
+/// blocks go bad.
 const SAMPLES: usize = 4;
 /// Consecutive erase blocks without a header after which the search stops.
 const STRANGE: u64 = 1024;
@@ -100,15 +101,12 @@ fn ec_header(bytes: &[u8]) -> Option<EcHeader> {
     parse_header(bytes, b"UBI#")
 }
 
-/// Returns whether bytes are the start of an erase block.
+/// Returns whether `head` is the start of an erase block.
 pub fn is_header(head: &[u8]) -> bool {
     ec_header(head).is_some()
 }
 
-/// Reads the headers of all erase blocks and the volume table.
-///
-/// # Errors
-/// `Corrupt`, `Limit`, `Io`.
+/// Reads the headers of all erase blocks, and the volume table.
 pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
     let mut held = Held::new(limits);
     let flash = Flash::of(source)?;
@@ -135,15 +133,15 @@ struct Flash<'s> {
     first: EcHeader,
 }
 
-/// A logical block and its place.
+/// A logical block and the offset of its data.
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Offset of its data.
+    /// Offset of the data.
     data: u64,
     vid: VidHeader,
 }
 
-/// The logical blocks that were found.
+/// The logical blocks found, by volume and block number.
 #[derive(Default)]
 struct Blocks {
     by_place: BTreeMap<(u32, u32), Block>,
@@ -152,7 +150,7 @@ struct Blocks {
 }
 
 impl<'s> Flash<'s> {
-    /// Finds the length of the erase blocks: the least distance of the first headers.
+    /// Detects the size of the erase blocks: the smallest distance between the first headers.
     fn of(source: &'s dyn ReadAt) -> Result<Self> {
         let mut head = [0; 64];
         read(source, 0, &mut head)?;
@@ -178,12 +176,12 @@ impl<'s> Flash<'s> {
         }
     }
 
-    /// Returns the bytes of data in an erase block.
+    /// Returns the number of data bytes in an erase block.
     fn leb(&self) -> u64 {
         self.peb - u64::from(self.first.data_offset.get())
     }
 
-    /// Reads the headers of all erase blocks, up to where another flash or other bytes begin.
+    /// Reads the headers of all erase blocks, up to the start of another flash or of other data.
     fn blocks(&self, held: &mut Held) -> Result<Blocks> {
         let mut found = Blocks::default();
         let (vid_at, data_at) = (self.first.vid_hdr_offset, self.first.data_offset);
@@ -205,7 +203,7 @@ impl<'s> Flash<'s> {
             let is_erased = head == [0xff; 64] && found.end == at;
             let mut vid = [0; 64];
             read(self.source, at + u64::from(vid_at.get()), &mut vid)?;
-            // The erase counter may be lost, and the volume header sound.
+            // The erase counter header may be lost while the volume header is sound.
             let vid: Option<VidHeader> = parse_header(&vid, b"UBI!");
             if header.is_some() || vid.is_some() || is_erased {
                 found.end = at + self.peb;
@@ -223,7 +221,7 @@ impl<'s> Flash<'s> {
     fn add(&self, block: Block, found: &mut Blocks, held: &mut Held) -> Result<()> {
         let place = (block.vid.vol_id.get(), block.vid.lnum.get());
         let Some(other) = found.by_place.get(&place).copied() else {
-            // A node of the tree has about twice its entries.
+            // The tree's memory is about twice that of its entries.
             held.add(2 * size_of::<(u32, u32, Block)>())?;
             found.by_place.insert(place, block);
             return Ok(());
@@ -233,7 +231,7 @@ impl<'s> Flash<'s> {
         } else {
             (other, block)
         };
-        // A copy that wear-levelling made counts only if all of it was written.
+        // A copy made by wear-levelling counts only if it was written completely.
         let is_whole = newer.vid.copy_flag == 0 || self.has_crc(&newer)?;
         found
             .by_place
@@ -241,7 +239,7 @@ impl<'s> Flash<'s> {
         Ok(())
     }
 
-    /// Returns whether the data of a block has its CRC-32.
+    /// Returns whether the data of a block matches its CRC-32.
     fn has_crc(&self, block: &Block) -> Result<bool> {
         let len = u64::from(block.vid.data_size.get());
         if len > self.leb() {
@@ -252,7 +250,7 @@ impl<'s> Flash<'s> {
         Ok(crc(&bytes) == block.vid.data_crc.get())
     }
 
-    /// Reads the volume table: the records that are in use, by number.
+    /// Reads the volume table: the used records, by number.
     fn table(&self, blocks: &Blocks) -> Result<Vec<(u32, Record)>> {
         let len = size_of::<Record>();
         let slots = usize_from(self.leb() / u64_from(len)).min(VOLUMES);

@@ -1,19 +1,16 @@
-//! The master boot record: four entries, and a chain of records for logical partitions.
-
 use forerun_io::ReadAt;
 use forerun_vfs::Result;
 
 use super::{TablePartition, number};
 
-/// Bytes of a sector. An MBR does not store it; disks with other sectors have a GPT.
+/// Sector size in bytes. An MBR does not store it; disks with other sectors have a GPT.
 const SECTOR: u64 = 512;
 /// Offset of the first entry.
 const ENTRIES: usize = 446;
-/// Bytes of an entry.
 const MBR_ENTRY: usize = 16;
 /// Number of the first logical partition.
 const FIRST_LOGICAL: u32 = 5;
-/// Most logical partitions. Linux stops at 256 partitions of a disk.
+/// Most logical partitions. Linux supports 256 partitions per disk.
 const MOST_LOGICAL: u32 = 256;
 /// Type of the entry that protects a GPT.
 const PROTECTIVE: u8 = 0xee;
@@ -21,11 +18,11 @@ const PROTECTIVE: u8 = 0xee;
 #[derive(Debug, Default)]
 pub struct BootRecord {
     pub partitions: Vec<TablePartition>,
-    /// Whether it only protects a GPT from tools that do not know it.
+    /// The record only protects a GPT from tools that do not know GPT.
     pub protects: bool,
 }
 
-/// Reads the record in the first sector. Returns `None` if it is not valid.
+/// Reads the record in the first sector. Returns `None` if it is invalid.
 pub fn read(source: &dyn ReadAt) -> Result<Option<BootRecord>> {
     let Some(sector) = super::read::<512>(source, 0)? else {
         return Ok(None);
@@ -53,7 +50,7 @@ pub fn read(source: &dyn ReadAt) -> Result<Option<BootRecord>> {
     Ok(Some(record))
 }
 
-/// Follows the chain of an extended partition. Each record must come after the one before, so that
+/// Follows the chain of an extended partition. Each record must come after its predecessor, so that
 /// a circular chain ends.
 fn logical(
     source: &dyn ReadAt,
@@ -83,7 +80,7 @@ fn read_sector(source: &dyn ReadAt, at: u64) -> Result<Option<[u8; 512]>> {
     super::read::<512>(source, at)
 }
 
-/// An entry as it is stored, in sectors.
+/// A stored entry, in sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RecordEntry {
     kind: u8,
@@ -96,7 +93,8 @@ impl RecordEntry {
         matches!(self.kind, 0x05 | 0x0f | 0x85)
     }
 
-    /// Returns the offset in bytes, counted from `base`. Both are 32-bit numbers of sectors at most.
+    /// Returns the byte offset relative to `base`. Neither overflows, because both are at most
+    /// 32-bit sector numbers.
     const fn offset(self, base: u64) -> u64 {
         base + self.start * SECTOR
     }
@@ -112,7 +110,8 @@ impl RecordEntry {
     }
 }
 
-/// Parses the entries of a sector: the signature must be there, and each entry be active, inactive or empty.
+/// Parses the entries of a sector. Returns `None` without the signature, or if an entry is neither
+/// active, inactive nor empty.
 fn parse(sector: &[u8; 512]) -> Option<[RecordEntry; 4]> {
     let table = sector.get(ENTRIES..510)?;
     if sector.get(510..) != Some(&[0x55, 0xaa][..]) {

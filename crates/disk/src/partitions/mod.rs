@@ -1,7 +1,7 @@
 //! Partition tables: MBR with extended partitions, and GPT.
 //!
-//! A table is validated before a partition of it is used, and numbers are those of Linux: 1 to 4 for entries of an
-//! MBR, from 5 on for logical partitions, and the position in the table for GPT.
+//! A table is validated before any of its partitions is used. Numbers are those of Linux: 1 to 4
+//! for MBR entries, from 5 for logical partitions, and the position in the table for GPT.
 
 mod gpt;
 mod mbr;
@@ -20,16 +20,12 @@ use crate::expanded::whole_map;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableKind {
-    /// A master boot record.
     Mbr,
-    /// A GUID partition table.
     Gpt,
-    /// The volume table of UBI.
     Ubi,
 }
 
 impl TableKind {
-    /// Returns a short stable name, for JSON output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,20 +36,19 @@ impl TableKind {
     }
 }
 
-/// A valid partition table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionTable {
     pub kind: TableKind,
-    /// The partitions, by number.
+    /// The partitions in order of their numbers.
     pub partitions: Vec<TablePartition>,
-    /// Whether only the copy at the end of the disk is valid.
+    /// Only the copy at the end of the disk is valid.
     pub from_backup: bool,
-    /// Bytes of the disk: of the file, or of the disk that its map describes.
+    /// Length in bytes of the file, or of the disk that its map describes.
     pub disk_len: u64,
 }
 
 impl PartitionTable {
-    /// Returns the volumes of UBI as partitions.
+    /// Returns UBI volumes as partitions.
     pub(crate) fn of_volumes(volumes: &[Volume], disk_len: u64) -> Option<Self> {
         let volumes = volumes.iter().map(|volume| {
             let kind = match (volume.is_torn, volume.is_static) {
@@ -79,26 +74,24 @@ impl PartitionTable {
     }
 }
 
-/// A partition of a table. It starts in the source; a truncated source ends before it does.
+/// A partition of a table. It starts inside the source; a truncated source may end before the
+/// partition does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TablePartition {
-    /// Its number, from 1 on; from 0 on in UBI.
+    /// Number, from 1; from 0 in UBI.
     pub number: u32,
-    /// Offset of its first byte.
+    /// Offset of the first byte.
     pub offset: u64,
     pub len: u64,
-    /// Its type, as text.
+    /// Type as text.
     pub type_name: String,
-    /// Its name; empty in an MBR.
+    /// Name; empty in an MBR.
     pub label: String,
 }
 
-/// Reads the partition table at the start of `source`. If all of `source` is the map of a disk (an
-/// Android sparse image or UBI), reads that of the disk; the volumes of UBI are partitions. Returns
-/// `None` if there is no valid one.
-///
-/// # Errors
-/// [`Error::Io`] if the source cannot be read, [`Error::Corrupt`] for a damaged map.
+/// Reads the partition table at the start of `source`. If `source` is an Android sparse image or a
+/// UBI flash, reads the table of the disk that it maps; UBI volumes are returned as partitions.
+/// Returns `None` if there is no valid table.
 pub fn partition_table(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     match whole_map(source)? {
         Some(disk) if !disk.volumes.is_empty() => {
@@ -125,7 +118,7 @@ impl ReadAt for Borrowed<'_> {
 fn of_disk(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     let mbr = mbr::read(source)?;
     if mbr.as_ref().is_none_or(|mbr| mbr.protects) {
-        // A disk whose first sector was overwritten may have its GPT still.
+        // A disk whose first sector was overwritten may still have its GPT.
         if let Some(table) = gpt::read(source)? {
             return Ok(Some(table));
         }
@@ -138,7 +131,7 @@ fn of_disk(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     }))
 }
 
-/// Reads `N` bytes. Returns `None` if the source ends before.
+/// Reads `N` bytes. Returns `None` if the source is shorter.
 fn read<const N: usize>(source: &dyn ReadAt, offset: u64) -> Result<Option<[u8; N]>> {
     if past_end(offset, N, source.len()).is_err() {
         return Ok(None);

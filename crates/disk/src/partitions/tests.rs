@@ -1,5 +1,3 @@
-//! Tables made by hand, sound and hostile.
-
 use forerun_io::MemorySource;
 
 use super::*;
@@ -36,7 +34,7 @@ fn entries_of_a_boot_record_are_validated() {
             &[(0, 0, 0), (7, 8, 16), (0, 0, 0), (0x0c, 100, 4)],
             Some(vec![(2, 8, 16), (4, 100, 4)]),
         ),
-        // A truncated copy of a disk.
+        // The disk is truncated.
         (&[(0x83, 8, u32::MAX)], Some(vec![(1, 8, u32::MAX.into())])),
         (&[(0x83, 0, 16)], None),
         (&[(0x83, 8, 0)], None),
@@ -65,12 +63,12 @@ fn chains_of_logical_partitions_end() {
     record(&mut disk, 150, &[(0x83, 3, 20)]);
     let two = vec![(1, 8, 16), (2, 100, 1000), (5, 102, 10), (6, 153, 20)];
     assert_eq!(places(&disk), Some(two.clone()));
-    // To itself, back to the first one, and out of the file.
+    // The next record is the record itself, the first one, or beyond the file.
     for next in [50, 0, u32::MAX] {
         record(&mut disk, 150, &[(0x83, 3, 20), (5, next, 60)]);
         assert_eq!(places(&disk), Some(two.clone()), "{next}");
     }
-    // As many as fit.
+    // As many records as fit.
     for n in 0..1000_u32 {
         let at = usize::try_from(100 + n).unwrap();
         record(&mut disk, at, &[(0x83, 1, 1), (5, n + 1, 2)]);
@@ -78,7 +76,7 @@ fn chains_of_logical_partitions_end() {
     assert_eq!(places(&disk).unwrap().len(), 2 + 256);
 }
 
-/// Writes a table with entries of `(first, last)` and its copy, for a sector size.
+/// Writes a table with entries of `(first, last)` and its backup, for a sector size.
 fn gpt(sector: usize, entries: &[(u64, u64)]) -> Vec<u8> {
     let mut disk = vec![0; LEN];
     let mut array = vec![0; 128 * 128];
@@ -119,7 +117,7 @@ fn both_copies_of_a_guid_table_have_their_checksums_verified() {
             (table.from_backup, &table.partitions[0].label[..]),
             (false, "root")
         );
-        // Behind a protective record too, and with either part of the first copy damaged.
+        // Tests a protective record too, and damage to either part of the primary table.
         for (at, from_backup) in [(0, false), (sector + 72, true), (2 * sector + 57, true)] {
             let mut disk = disk.clone();
             record(&mut disk, 0, &[(0xee, 1, u32::MAX)]);

@@ -1,4 +1,4 @@
-//! Checksums of data after headers, computed while a scan passes the data.
+//! Checksums of data after headers, computed while a scan reads the data.
 
 use std::ops::Range;
 
@@ -10,7 +10,6 @@ use super::piece::Piece;
 /// Most checksums at a time. The data of further headers is not verified.
 const MOST: usize = 16;
 
-/// Checksums that are being computed.
 #[derive(Default)]
 pub struct Sums(Vec<Pending>);
 
@@ -22,7 +21,7 @@ struct Pending {
 }
 
 impl Sums {
-    /// Begins a checksum of `range`, which starts in the current piece or after it.
+    /// Begins a checksum of `range`, which starts in the current chunk or after it.
     pub fn add(&mut self, finding: usize, range: Range<u64>, expected: u32) {
         if self.0.len() < MOST {
             self.0.push(Pending {
@@ -38,8 +37,8 @@ impl Sums {
         self.0.is_empty()
     }
 
-    /// Adds the bytes of a piece before `end`. Calls `done` with the finding of each checksum that is complete, and
-    /// whether it is right.
+    /// Adds the bytes of a chunk before `end`. Calls `done` for each completed checksum, with its
+    /// finding and whether it matches.
     pub fn feed(&mut self, piece: &Piece<'_>, end: u64, done: &mut dyn FnMut(usize, bool)) {
         self.0.retain_mut(|sum| {
             let end = end.min(sum.left.end);

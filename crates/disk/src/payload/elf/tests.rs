@@ -1,4 +1,4 @@
-//! Executables of every class and byte order, made by hand and damaged.
+//! Executables of every class and byte order, constructed and then damaged.
 #![allow(clippy::as_conversions)]
 
 use forerun_io::MemorySource;
@@ -7,10 +7,10 @@ use forerun_vfs::Error;
 use super::*;
 use crate::payload::{self, HEAD};
 
-/// An executable by the numbers that matter.
+/// The header fields of an executable that the tests vary.
 struct Elf {
     layout: Layout,
-    /// Offset, size and type of sections, offset and size of segments.
+    /// Offset, size and type of each section; offset and size of each segment.
     sections: Vec<(u64, u64, u64)>,
     segments: Vec<(u64, u64)>,
     section_table: u64,
@@ -19,7 +19,6 @@ struct Elf {
 }
 
 impl Elf {
-    /// Creates an executable with code from 1000 to 3000, and the table of sections from 4000 on.
     fn usual(layout: Layout) -> Self {
         Self {
             layout,

@@ -1,4 +1,4 @@
-//! The checks a composefs image can fail beyond those of EROFS.
+//! The checks that a composefs image can fail in addition to those of EROFS.
 
 use forerun_vfs::{Corrupt, Error, NodeId};
 
@@ -18,9 +18,9 @@ pub enum Check {
 }
 
 impl Check {
-    /// Creates the error of this check failed on `node`.
+    /// Returns the error that this check failed on `node`.
     pub fn at(self, node: NodeId) -> Error {
-        // The node identifies the place: attributes have no offset of their own behind the seam.
+        // Attributes have no offset here, so the node identifies the location.
         Corrupt::new("composefs", Some(node), 0, self).into()
     }
 }

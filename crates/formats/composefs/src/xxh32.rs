@@ -1,7 +1,7 @@
-//! xxHash, 32 bits: places the names of extended attributes in EROFS's filter.
+//! The 32-bit xxHash, which maps attribute names to bits of EROFS's filter.
 //!
-//! Written from the specification (xxHash fast digest algorithm, version 0.1.1). Names are short, so
-//! speed is of no concern here.
+//! Written from the specification (xxHash fast digest algorithm, version 0.1.1). Names are short,
+//! so the code is not optimised.
 
 const P1: u32 = 0x9E37_79B1;
 const P2: u32 = 0x85EB_CA77;
@@ -9,7 +9,6 @@ const P3: u32 = 0xC2B2_AE3D;
 const P4: u32 = 0x27D4_EB2F;
 const P5: u32 = 0x1656_67B1;
 
-/// Computes the hash of `bytes` with `seed`.
 pub fn xxh32(bytes: &[u8], seed: u32) -> u32 {
     let mut stripes = bytes.chunks_exact(16);
     let mut hash = if bytes.len() < 16 {

@@ -1,4 +1,4 @@
-//! The place of each file's contents: in the image or in the store.
+//! Records where each file's contents are stored: in the image or in the object store.
 
 use std::collections::HashMap;
 
@@ -6,20 +6,19 @@ use forerun_build::NodeIndex;
 
 use crate::digest::Digest;
 
-/// Where the bytes of a file are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileData {
     Inline(Vec<u8>),
     Object {
-        /// Its path in the store; a file without one cannot be read.
+        /// Path in the store. A file without one cannot be read.
         path: Option<Vec<u8>>,
-        /// The digest that it must have.
+        /// The digest that the object must have.
         digest: Option<Digest>,
     },
 }
 
 impl FileData {
-    /// Creates an object under its own name.
+    /// Returns the data of an object under its own name.
     #[must_use]
     pub fn object(digest: Digest) -> Self {
         Self::Object {
@@ -29,7 +28,7 @@ impl FileData {
     }
 }
 
-/// The data of all files that are not empty.
+/// The data of all non-empty files.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     data: HashMap<NodeIndex, FileData>,
@@ -38,17 +37,16 @@ pub struct Files {
 }
 
 impl Files {
-    /// Sets where the bytes of a file are stored.
     pub fn insert(&mut self, node: NodeIndex, data: FileData) {
         self.data.insert(node, data);
     }
 
-    /// Sets how many names a node has, if some are outside the tree.
+    /// Sets the number of names of a node, if some are outside the tree.
     pub fn set_nlink(&mut self, node: NodeIndex, nlink: u32) {
         self.nlinks.insert(node, nlink);
     }
 
-    /// Sets which of its names a node has its place by, unless it is set.
+    /// Sets the name that determines a node's location, unless it is set already.
     pub(super) fn set_home(&mut self, node: NodeIndex, dir: NodeIndex, name: &[u8]) {
         self.homes
             .entry(node)

@@ -1,7 +1,7 @@
-//! Chooses the place of a node with several names.
+//! Chooses the name that determines the location of a node with several names.
 //!
-//! A dump says which name it is, because the others are links to it. Otherwise it is the first name that a
-//! depth-first walk meets, with names in byte order, as in dumps of images.
+//! A dump states this name, because the other names are links to it. Otherwise it is the first name
+//! in a depth-first walk with names in byte order, as in dumps of images.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use forerun_build::{NodeIndex, Tree};
 
 use super::data::Files;
 
-/// For each node, the directory and name of its place, and the number of its names. The root has
-/// none.
+/// For each node, the directory and name that determine its location, and the number of its names.
+/// The root has no entry.
 pub struct Homes<'t> {
     nodes: HashMap<NodeIndex, Home<'t>>,
 }
@@ -42,13 +42,13 @@ impl<'t> Homes<'t> {
         Self { nodes }
     }
 
-    /// Returns whether this name is the place of the node.
+    /// Returns whether this name determines the location of the node.
     pub fn is_home(&self, dir: NodeIndex, name: &[u8], node: NodeIndex) -> bool {
         let home = self.nodes.get(&node);
         home.is_some_and(|home| home.dir == dir && home.name == name)
     }
 
-    /// Returns how many names the node has.
+    /// Returns the number of names of the node.
     pub fn names(&self, node: NodeIndex) -> u32 {
         self.nodes.get(&node).map_or(1, |home| home.names)
     }

@@ -1,4 +1,4 @@
-//! The places of the inodes, and the bytes of the image.
+//! Lays out the inodes, and writes the image.
 //!
 //! The order is: header, superblock, inodes, shared attributes, whole blocks.
 
@@ -14,31 +14,30 @@ use super::xattr::{self, Shared};
 use crate::ondisk::{FEATURE_COMPAT, HEADER_MAGIC, HEADER_VERSION, INODES_START, SUPERBLOCK_START};
 use crate::verity::BLOCK;
 
-/// Inodes are numbered by their offset in units of this.
+/// Unit of inode numbers, which are offsets.
 const SLOT_64: u64 = 32;
 
 const BLOCK_64: u64 = 4096;
 
-/// Whether the image has POSIX ACLs, in the header.
+/// Header flag: the image has POSIX ACLs.
 const FLAG_ACLS: u32 = 1;
 
-/// An inode in its place.
+/// An inode with its offset.
 struct Placed {
     shape: Shape,
     xattrs: xattr::XattrBody,
     extended: bool,
     /// Offset in the image.
     at: u64,
-    /// First of its blocks.
+    /// First of its data blocks.
     block: u32,
 }
 
-/// The image, laid out.
 pub struct Image<'t> {
     tree: &'t FlatTree,
     shared: Shared,
     placed: Vec<Placed>,
-    /// Time of the inodes in the short form, which holds none.
+    /// Time of all compact inodes, which store no time.
     epoch: Timestamp,
     shared_at: u64,
     blocks_at: u64,
@@ -96,7 +95,7 @@ impl<'t> Image<'t> {
         Ok(())
     }
 
-    /// Writes the image. `version` is the version of the layout's rules.
+    /// Writes the image. `version` selects the rules of the layout.
     pub fn write(&self, version: u32, out: &mut Output<'_>) -> Result<(), BuildError> {
         let flags = if self.tree.acls { FLAG_ACLS } else { 0 };
         for word in [HEADER_MAGIC, HEADER_VERSION, flags, version] {
@@ -147,14 +146,14 @@ impl<'t> Image<'t> {
         bytes.extend(crate::ondisk::EROFS_MAGIC.to_le_bytes());
         bytes.extend(0_u32.to_le_bytes());
         bytes.extend(FEATURE_COMPAT.to_le_bytes());
-        // log2 of the block size, no extension slots.
+        // log2 of the block size, and no extension slots.
         bytes.extend([12, 0]);
         bytes.extend(u16::try_from(root).unwrap_or(0).to_le_bytes());
         bytes.extend(u64_from(self.placed.len()).to_le_bytes());
         bytes.extend(self.epoch.seconds.to_le_bytes());
         bytes.extend(self.epoch.nanoseconds.to_le_bytes());
         bytes.extend(u32_from(self.len / BLOCK_64).to_le_bytes());
-        // Inodes are numbered from the start of the image.
+        // Inode numbers count from the start of the image.
         bytes.extend(0_u32.to_le_bytes());
         bytes.extend(u32_from(self.shared_at / BLOCK_64).to_le_bytes());
         bytes.resize(128, 0);
@@ -199,8 +198,8 @@ impl<'t> Image<'t> {
     }
 }
 
-/// Returns whether the short form cannot hold an inode: it has 16 bits for owners and links, 32 for
-/// the size, and no time.
+/// Returns whether an inode needs the extended form. The compact form has 16 bits for owners and
+/// links, 32 bits for the size, and no time.
 fn needs_extended(inode: &Flat, epoch: Timestamp) -> bool {
     let max = u32::from(u16::MAX);
     let size = match inode.body {
@@ -218,10 +217,10 @@ const fn inode_len(extended: bool) -> usize {
     if extended { 64 } else { 32 }
 }
 
-/// Returns the place of an inode that could start at `at`. That is `at`, unless the tail would then
-/// cross a block border. Otherwise the inode moves so far that its tail starts behind that border,
-/// with the inode itself before it as far as slots allow; if that does not help either, it starts
-/// at the border.
+/// Returns the offset of an inode that could start at `at`. That is `at`, unless its tail would
+/// cross a block border. Then the inode moves forward until its tail starts after the border, with
+/// as much of the inode before the border as slots allow. If the tail still crosses a border, the
+/// inode starts at the first border.
 fn place(at: u64, meta: u64, shape: &Shape) -> u64 {
     let one_block =
         |from: u64, len: u64| len == 0 || from / BLOCK_64 == (from + len - 1) / BLOCK_64;

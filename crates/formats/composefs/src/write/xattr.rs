@@ -1,4 +1,5 @@
-//! Extended attributes as EROFS stores them: in the inode, or once for all inodes that share them.
+//! Encodes extended attributes as EROFS stores them: in the inode, or once for all inodes that
+//! share them.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use super::failed;
 use super::flat::{FlatTree, Xattrs};
 use crate::xxh32::xxh32;
 
-/// Prefixes of names and their numbers, the longest first.
+/// Name prefixes and their numbers, longest first.
 const PREFIXES: [(u8, &[u8]); 5] = [
     (2, b"system.posix_acl_access"),
     (3, b"system.posix_acl_default"),
@@ -18,26 +19,25 @@ const PREFIXES: [(u8, &[u8]); 5] = [
     (6, b"security."),
 ];
 
-/// Seed of the name filter, to which the number of the prefix is added.
+/// Seed of the name filter. The number of the prefix is added to it.
 const FILTER_SEED: u32 = 0x25BB_E08F;
 
 /// Bytes before the attributes of an inode.
 const HEAD: usize = 12;
 
-/// An attribute, ready to be written; padded to four bytes.
+/// An encoded attribute, padded to four bytes.
 pub type Encoded = Vec<u8>;
 
-/// The attributes that several inodes share.
 pub struct Shared {
     /// In the order of the image.
     pub entries: Vec<Encoded>,
-    /// Position of each, in bytes from the first one.
+    /// Offset of each attribute in bytes from the first one.
     positions: HashMap<(Vec<u8>, Vec<u8>), u32>,
 }
 
 impl Shared {
-    /// Finds the attributes that more than one inode has. The image holds them from the last to the
-    /// first, by name, then length, then value.
+    /// Finds the attributes that several inodes have. The image stores them in descending order of
+    /// name, then length, then value.
     pub fn new(tree: &FlatTree) -> Result<Self, BuildError> {
         let mut counts: HashMap<(&[u8], &[u8]), u32> = HashMap::new();
         for inode in &tree.inodes {
@@ -69,9 +69,8 @@ impl Shared {
     }
 }
 
-/// The attributes of one inode.
 pub struct XattrBody {
-    /// The name filter: each set bit rules out some names.
+    /// The name filter: each set bit excludes some names.
     filter: u32,
     /// Positions of the shared attributes.
     shared: Vec<u32>,
@@ -113,7 +112,7 @@ impl XattrBody {
     }
 
     /// Returns the length as the inode stores it: in words of four bytes, with the head counted as
-    /// one.
+    /// one word.
     fn words(&self) -> usize {
         match self.shared.len() + self.inline.len() / 4 {
             0 => 0,
@@ -121,14 +120,14 @@ impl XattrBody {
         }
     }
 
-    /// Returns the field of the inode that holds this length.
+    /// Returns the `i_xattr_icount` field for this length.
     pub fn icount(&self) -> u16 {
-        // Checked when it was created.
+        // The length was checked on creation.
         u16_from(u64_from(self.words()))
     }
 
-    /// Writes the bytes. `base` is the position of the first shared attribute from the start in the
-    /// superblock.
+    /// Writes the bytes. `base` is the position of the first shared attribute, counted from the
+    /// start in the superblock.
     pub fn write(&self, base: u32, out: &mut Vec<u8>) {
         if self.words() == 0 {
             return;
@@ -143,8 +142,8 @@ impl XattrBody {
     }
 }
 
-/// Returns whether the format has a place for an attribute of this name. Readers call an image damaged in which
-/// nothing follows the name space.
+/// Returns whether the format can store an attribute of this name. Readers reject a name that is
+/// only a namespace.
 pub fn keeps(name: &[u8]) -> bool {
     match split(name) {
         (2 | 3, rest) => rest.is_empty(),

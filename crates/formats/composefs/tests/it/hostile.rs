@@ -1,5 +1,5 @@
-//! Images with any one byte changed: an error or another tree, never a panic or an endless walk,
-//! and only objects of the store are opened.
+//! Images with one changed byte: the result is an error or another tree, never a panic or an
+//! endless walk, and only objects of the store are opened.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use forerun_vfs::{FileType, OpenWith, Verity};
 
 use crate::common::{content, open, pack, tree_of};
 
-/// Reads everything, whatever the results.
+/// Reads everything, and ignores errors.
 fn look(image: &[u8], store: &std::path::Path) {
     let objects = Objects::new(ObjectStore::open(store).unwrap());
     let Ok(reader) = open(image, Arc::new(objects), Verity::On) else {
@@ -47,7 +47,8 @@ fn one_changed_byte_anywhere() {
         &store,
     );
     look(&image, &store);
-    // All of the header, the superblock and the inodes of files; of the rest, every seventh byte.
+    // Changes every byte of the header, the superblock and the inodes of files, and every seventh
+    // byte of the rest.
     let parts = [0..16, 1024..1216, 0x1aa0..0x2800];
     let positions: Vec<usize> = parts
         .into_iter()

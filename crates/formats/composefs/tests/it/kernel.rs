@@ -1,5 +1,5 @@
-//! Linux as the oracle: our image, mounted as EROFS under overlayfs with a data layer, reads like
-//! the source and like our own reader.
+//! Linux as the oracle: forerun's image, mounted as EROFS under overlayfs with a data layer, reads
+//! like the source and like forerun's own reader.
 
 use std::collections::BTreeMap;
 use std::path::Path;

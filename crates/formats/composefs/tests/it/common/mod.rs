@@ -1,5 +1,3 @@
-//! Helpers that several of these tests share.
-
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -13,12 +11,12 @@ use forerun_io::{BlobId, Counted, MemorySource};
 use forerun_vfs::{Limits, OpenWith, ResolveBlob, Result, Verity};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
-/// Creates bytes that differ from file to file and from block to block.
+/// Returns bytes that differ from file to file and from block to block.
 pub fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 7 + len) & 0xff) as u8).collect()
 }
 
-/// Lengths around every border: of inline files, of blocks, of blocks of hashes.
+/// Lengths around every limit: of inline files, of blocks, of blocks of hashes.
 pub const LENGTHS: [usize; 12] = [
     0,
     1,
@@ -34,7 +32,7 @@ pub const LENGTHS: [usize; 12] = [
     (1 << 20) + 1,
 ];
 
-/// Creates a small directory of the host that is always the same.
+/// Creates a small host directory with fixed contents.
 pub fn make_host_tree(path: &Path) {
     let sub = path.join("sub");
     std::fs::create_dir_all(sub.join("deep")).unwrap();
@@ -85,7 +83,7 @@ pub fn objects(store: &Path) -> BTreeSet<String> {
     names
 }
 
-/// Creates an image of `tree` with its objects in `store`.
+/// Writes `tree` as an image, with its objects in `store`.
 pub fn pack(tree: &Tree, store: &Path) -> Vec<u8> {
     let mut options = ComposefsOptions::default();
     options.objects = Some(store.to_path_buf());
@@ -94,7 +92,7 @@ pub fn pack(tree: &Tree, store: &Path) -> Vec<u8> {
     image
 }
 
-/// Creates a tree with files of these names and contents.
+/// Returns a tree of files with these names and contents.
 pub fn tree_of(files: &[(&str, Vec<u8>)]) -> Tree {
     let mut tree = Tree::default();
     for (name, bytes) in files {

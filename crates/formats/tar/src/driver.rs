@@ -1,4 +1,4 @@
-//! The tar driver: implements the seam on an index in memory.
+//! The tar driver, over an index in memory.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::toc::ztoc::{self, SpanDigests};
 use crate::toc::{self, Chunks};
 use crate::tree;
 
-/// An open archive. All its metadata is in memory once it is open.
+/// An open archive. All its metadata is in memory.
 pub struct Tar {
     index: Index,
     contents: Contents,
     volume: VolumeInfo,
 }
 
-/// How the archive holds the contents of files.
+/// How the archive stores the contents of files.
 pub enum Contents {
     Plain,
     /// In a compressed stream.
     Stream(Stream),
     /// In a compressed stream whose spans have digests in a table of contents.
     Verified(Stream, SpanDigests),
-    /// In pieces that a table of contents names.
+    /// In chunks that a table of contents lists.
     Pieces(Chunks),
 }
 
@@ -47,7 +47,7 @@ impl Contents {
         }
     }
 
-    /// Returns the compression, and its length in facts: spans, or pieces.
+    /// Returns the compression, and a fact about its size: the number of spans or chunks.
     fn compression(&self) -> Option<(Compression, (&'static str, usize))> {
         match self {
             Contents::Plain => None,
@@ -60,11 +60,8 @@ impl Contents {
 }
 
 impl Tar {
-    /// Opens the archive at the start of `metadata`: reads all its headers, and decodes all of it if it is
-    /// compressed.
-    ///
-    /// # Errors
-    /// The errors of [`Self::open_with`].
+    /// Opens the archive at the start of `metadata`. Reads all headers; decodes the whole archive
+    /// if it is compressed.
     pub fn open(metadata: Arc<dyn ReadAt>, limits: &Limits) -> Result<Self> {
         let mut with = OpenWith::new(metadata);
         with.limits = limits.clone();
@@ -79,7 +76,8 @@ impl Tar {
         }
     }
 
-    /// Opens the archive by its kept index, without a read of it. Returns nothing if there is none.
+    /// Opens the archive from its stored index, without reading the archive. Returns `None` if
+    /// there is no stored index.
     pub(crate) fn kept(keep: &dyn KeepIndex, with: &OpenWith) -> Option<Self> {
         let len = with.metadata.len();
         let (index, spans) = kept::load(keep, len, &with.limits, with.archive.is_layer)?;
@@ -89,20 +87,16 @@ impl Tar {
         Some(Self::new(index, contents))
     }
 
-    /// Opens the archive: by its table of contents, if the caller has the digest of one. In a rescue, the archive ends
-    /// where it is damaged.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if a header or the compressed stream fails a check, [`Error::UnknownFormat`] for a
-    /// compressed file that holds no archive, [`Error::Unsupported`] for archives of several volumes,
-    /// [`Error::Limit`] if the index would take too much memory or the stream decodes to too much,
-    /// [`Error::Spool`], [`Error::Io`].
+    /// Opens the archive; from its table of contents if the caller has the digest of the table. In
+    /// rescue mode, the archive ends at the first damage. Fails with [`Error::UnknownFormat`] for a
+    /// compressed file without an archive, and with [`Error::Unsupported`] for multi-volume
+    /// archives.
     pub fn open_with(with: &OpenWith) -> Result<Self> {
         let source = &*with.metadata;
         if let Some(table) = &with.archive.table {
             return Self::by_table(table, with);
         }
-        // A rescue is about the bytes that are there now.
+        // Rescue mode reads the present bytes instead of the stored index.
         let keep = with.archive.index.as_deref().filter(|_| !with.rescue);
         if let Some(kept) = keep.and_then(|keep| Self::kept(keep, with)) {
             return Ok(kept);
@@ -123,7 +117,7 @@ impl Tar {
         Ok(Self::new(index, Contents::Stream(stream)))
     }
 
-    /// Opens the archive by a table of its contents.
+    /// Opens the archive from its table of contents.
     fn by_table(table: &ProvenTable, with: &OpenWith) -> Result<Self> {
         let (limits, source) = (&with.limits, &*with.metadata);
         if let TablePlace::Beside(bytes) = &table.place {
@@ -187,7 +181,7 @@ impl FileSystem for Tar {
         match node.kind {
             FileType::Regular => {
                 node::expect_contents(node, id)?;
-                // A break ends the visit, and is no error.
+                // A break by the visitor is not an error.
                 let _ended = match &self.contents {
                     Contents::Plain => map(node, None, range, visit),
                     Contents::Stream(stream) | Contents::Verified(stream, _) => {
@@ -245,7 +239,7 @@ impl FileSystem for Tar {
         Ok(fields)
     }
 
-    /// Reports what opening the archive noticed: it has verified every header.
+    /// Reports problems found while the archive was opened. Opening has verified every header.
     fn check(&self, node: Option<NodeId>, report: &mut dyn FnMut(Problem)) -> Result<()> {
         if node.is_none() {
             for (at, check) in &self.index.facts.warnings {
@@ -278,7 +272,8 @@ impl FileSystem for Tar {
 }
 
 impl Layout for Tar {
-    /// Visits the header of a member. Extended headers before it are not told from the data of other members.
+    /// Visits the header of a member. Extended headers before it are not separated from the data of
+    /// other members.
     fn regions_of(
         &self,
         node: NodeId,
@@ -368,12 +363,13 @@ const fn problem(fatal: bool, error: Error) -> Problem {
     }
 }
 
-/// A visitor of the places of a stream's decoded bytes.
+/// A visitor of the locations of a stream's decoded bytes.
 pub type VisitPlace<'v> = &'v mut dyn FnMut(Range<u64>, Place) -> ControlFlow<()>;
-/// Visits the places of a part of a stream's decoded bytes.
+/// Visits the locations of a range of a stream's decoded bytes.
 pub type Places<'p> = &'p mut dyn FnMut(Range<u64>, VisitPlace<'_>) -> ControlFlow<()>;
 
-/// Maps a file: pieces are stored, in the file or in its stream, and all between them is zero.
+/// Maps a file. Its data ranges are stored, in the archive or in its stream; all ranges between
+/// them are zero.
 pub fn map(
     node: &Node,
     mut stream: Option<Places<'_>>,

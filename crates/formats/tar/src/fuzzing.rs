@@ -1,4 +1,4 @@
-//! Entry points of the fuzz targets, so that the same code runs in a plain test. Not part of the API.
+//! Entry points of the fuzz targets, which ordinary tests run too. Not part of the API.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,8 @@ use crate::{Tar, stream, toc};
 
 pub use forerun_vfs::exercise::limits;
 
-/// Opens an archive of which `bytes` are the kept index, and exercises the whole driver. Returns the errors.
+/// Opens an archive with `bytes` as its stored index, and exercises the whole driver. Returns the
+/// errors.
 pub fn kept(bytes: &[u8]) -> Vec<Error> {
     struct Kept(Vec<u8>);
 
@@ -41,7 +42,7 @@ pub fn kept(bytes: &[u8]) -> Vec<Error> {
     }
 }
 
-/// Returns the index that is kept of the archive of [`kept`].
+/// Returns the stored index of the archive in [`kept`].
 #[must_use]
 pub fn kept_seed() -> Vec<u8> {
     struct Keeper(Mutex<Vec<u8>>);
@@ -74,7 +75,7 @@ pub fn kept_seed() -> Vec<u8> {
     keeper.0.into_inner().unwrap_or_default()
 }
 
-/// Returns an archive of one directory, as gzip of stored blocks.
+/// Returns an archive of one directory, as gzip with stored blocks.
 fn small_archive() -> Vec<u8> {
     let mut block = vec![0; BLOCK];
     let mut put = |at: usize, bytes: &[u8]| {
@@ -108,9 +109,9 @@ fn small_archive() -> Vec<u8> {
     gzip
 }
 
-/// Opens an archive by a table of contents, exercises the whole driver, and decodes all that the table names. The first
-/// byte of `bytes` chooses what the others are: an eStargz archive, or a table, a NUL and the data of an archive of
-/// either compression. Returns the errors.
+/// Opens an archive from a table of contents, exercises the whole driver, and decodes everything
+/// that the table lists. The first byte of `bytes` selects the input: an eStargz archive, or a
+/// table, a NUL and the data of an archive of either compression. Returns the errors.
 pub fn table(bytes: &[u8]) -> Vec<Error> {
     let Some((&choice, bytes)) = bytes.split_first() else {
         return Vec::new();
@@ -122,7 +123,7 @@ pub fn table(bytes: &[u8]) -> Vec<Error> {
                 digest: [0; 32],
                 place: TablePlace::Footer,
             };
-            // The digest is compared last.
+            // The digest is compared last, so all other checks run.
             let opened = toc::open(&MemorySource::new(bytes), &table, &limits);
             return opened.err().into_iter().collect();
         }
@@ -151,8 +152,9 @@ pub fn table(bytes: &[u8]) -> Vec<Error> {
     errors
 }
 
-/// Opens an archive by a table of contents of SOCI, exercises the whole driver, and decodes all spans. The first four bytes
-/// are the length of the table, which the archive follows. Returns the errors.
+/// Opens an archive from a SOCI table of contents, exercises the whole driver, and decodes all
+/// spans. The first four bytes are the length of the table; the table and the archive follow.
+/// Returns the errors.
 pub fn soci(bytes: &[u8]) -> Vec<Error> {
     let Some((len, rest)) = bytes.split_first_chunk() else {
         return Vec::new();
@@ -182,7 +184,7 @@ pub fn soci(bytes: &[u8]) -> Vec<Error> {
             errors.extend(opened.digests.verify_stored(&block, stored).err());
             let mut decoded = vec![0; usize_from(u64::from(block.decoded_len.max()))];
             let history = opened.stream.history(&block).unwrap_or_default();
-            // An error of the codec is none of the driver.
+            // Codec errors are not errors of the driver.
             let _decoded = block.decode_after(&history, stored, &mut decoded);
         }
         ControlFlow::Continue(())

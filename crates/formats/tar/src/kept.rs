@@ -1,7 +1,8 @@
-//! The index of an archive from one opening to the next.
+//! Stores the index of an archive between openings.
 //!
-//! Kept are the spans of the stream, of a compressed one, and the bytes that the parser was fed: headers and what belongs to them. Opening
-//! the archive again feeds them once more, so that a kept index goes through the same checks as an archive.
+//! The stored index has the spans of a compressed stream, and the bytes that the parser consumed:
+//! headers and their extensions. The next opening feeds these bytes to the parser again, so that a
+//! stored index passes the same checks as an archive.
 
 use forerun_codec::{Codec, Encoder, Encoding};
 use forerun_io::{u64_from, usize_from};
@@ -12,34 +13,34 @@ use serde::{Deserialize, Serialize};
 use crate::error::Check;
 use crate::index::{Index, Pass, Progress};
 
-/// The version of the form below. Another one is no index.
+/// Version of the stored form. An index of another version is ignored.
 const VERSION: u16 = 2;
-/// The level of Zstandard for headers.
+/// Zstandard level for the headers.
 const LEVEL: u8 = 3;
 
-/// An index as it is kept.
+/// A stored index.
 #[derive(Debug, Serialize, Deserialize)]
 struct KeptIndex<'b> {
     version: u16,
-    /// Bytes of the file.
+    /// Length of the archive file.
     stored_len: u64,
-    /// Nothing of an archive that is not compressed.
+    /// `None` for an uncompressed archive.
     spans: Option<KeptSpans>,
-    /// Offset of bytes behind the stream.
+    /// Offset of bytes after the stream.
     trailing: Option<u64>,
-    /// Bytes that the parser was fed, and these bytes compressed.
+    /// Length of the bytes that the parser consumed, and these bytes compressed.
     fed_len: u64,
     fed: &'b [u8],
 }
 
-/// Collects what the parser is fed, up to a bound.
+/// Records the bytes that the parser consumes, up to a limit.
 pub struct Recorder {
     fed: Option<Vec<u8>>,
     most: usize,
 }
 
 impl Recorder {
-    /// Creates a recorder, which records nothing unless `is_wanted`.
+    /// Returns a recorder, which records nothing unless `is_wanted`.
     pub fn new(is_wanted: bool, limits: &Limits) -> Self {
         Self {
             fed: is_wanted.then(Vec::new),
@@ -51,13 +52,13 @@ impl Recorder {
         if let Some(fed) = &mut self.fed {
             match fed.len() + bytes.len() <= self.most {
                 true => fed.extend_from_slice(bytes),
-                // Such an index is made again each time.
+                // Such an index is too large to store.
                 false => self.fed = None,
             }
         }
     }
 
-    /// Keeps an index of what was recorded, if all was.
+    /// Stores an index from the recorded bytes, unless they exceeded the limit.
     pub fn keep(
         self,
         keep: &dyn KeepIndex,
@@ -74,7 +75,7 @@ impl Recorder {
     }
 }
 
-/// Returns the most bytes of headers in an index: they are in memory beside the tree while it is built.
+/// Returns the limit for recorded bytes, which are in memory together with the tree.
 fn most(limits: &Limits) -> usize {
     usize_from(limits.walk_bytes / 2)
 }
@@ -88,7 +89,7 @@ fn pack(
     let len = u32::try_from(u64_from(fed.len())).ok()?;
     let mut encoder = Encoder::new(&Encoding::Zstd { level: LEVEL }, len).ok()?;
     let mut packed = Vec::new();
-    // Headers are mostly zeros.
+    // Headers are mostly zeros, so they compress well.
     encoder.encode(fed, &mut packed).then_some(())?;
     let spans = match spans {
         Some(spans) => Some(KeptSpans::of(spans)?),
@@ -105,8 +106,8 @@ fn pack(
     postcard::to_allocvec(&kept).ok()
 }
 
-/// Reads an index that was kept for a file of `stored_len` bytes. Returns nothing if there is none, or none that
-/// can be right. The spans are those of a compressed archive.
+/// Loads the index that was stored for a file of `stored_len` bytes. Returns `None` if there is
+/// none, or an invalid one. The spans are those of a compressed archive.
 pub fn load(
     keep: &dyn KeepIndex,
     stored_len: u64,
@@ -130,7 +131,7 @@ pub fn load(
     Some((index?, spans))
 }
 
-/// Feeds the parser once more. Returns nothing if it wants other bytes than those that were recorded.
+/// Feeds the recorded bytes to the parser. Returns `None` if the parser asks for other bytes.
 fn replay(
     mut pass: Pass,
     mut fed: &[u8],

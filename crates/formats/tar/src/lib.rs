@@ -1,11 +1,13 @@
-//! tar: a read-only driver.
+//! A read-only driver for tar.
 //!
-//! An archive has a header before each member and no index, so opening one reads all headers, in order and
-//! once; data is skipped by offset. Of a compressed archive, all is decoded once. The tree is then in memory. `docs/formats/tar.md` describes the bytes
-//! and the rules of the tree.
+//! An archive has a header before each member and no index. Opening one therefore reads all
+//! headers, once and in order, and skips data by offset. A compressed archive is decoded
+//! completely, once. The tree is then in memory. `docs/formats/tar.md` describes the bytes and the
+//! rules of the tree.
 //!
-//! The parser is the driver's own. It needs the exact offsets of data, sparse maps of four kinds, and bounded memory for
-//! records of hostile archives; the crate `tar` decodes no `GNU.sparse` keys.
+//! The driver has its own parser, because it needs exact data offsets, four kinds of sparse maps,
+//! and bounded memory for the records of hostile archives; the crate `tar` does not decode
+//! `GNU.sparse` keys.
 
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ mod tree;
 
 pub use driver::Tar;
 
-/// tar in the registry.
+/// The registry entry of tar.
 pub const FORMAT: Format = Format {
     name: "tar",
     probe_len: header::BLOCK,
@@ -48,11 +50,12 @@ pub const FORMAT: Format = Format {
 /// ([`OpenArchive::spool`](forerun_vfs::OpenArchive::spool)).
 #[must_use]
 pub fn may_spool(head: &[u8]) -> bool {
-    // Also of what has spans: it may be the image of another format, which is decoded as a whole.
+    // True even for streams with spans: the file may be a compressed image of another format, which
+    // is decoded completely.
     Compression::of(head).is_some()
 }
 
-/// Returns whether opening a file that starts with `head` makes an index that may be kept
+/// Returns whether opening a file that starts with `head` creates an index that can be stored
 /// ([`OpenArchive::index`](forerun_vfs::OpenArchive::index)).
 #[must_use]
 pub fn has_index(head: &[u8]) -> bool {

@@ -1,5 +1,3 @@
-//! The nodes of the tree.
-
 use forerun_vfs::{
     ContentsBelow, Corrupt, Device, Error, FileType, Listed, Metadata, NodeId, OverlayAttribute,
     Result, Timestamp,
@@ -7,35 +5,34 @@ use forerun_vfs::{
 
 use crate::parser::Piece;
 
-/// A node of the tree.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Offset of the header; nothing for a directory that only paths name.
+    /// Offset of the header; `None` for a directory that exists only as part of paths.
     pub header: Option<u64>,
     pub mode: u16,
     pub uid: u32,
     pub gid: u32,
     pub mtime: Timestamp,
     pub size: u64,
-    /// Offset of a file's data.
+    /// Offset of the file's data.
     pub data: u64,
-    /// Properties that few nodes have.
+    /// Rare properties.
     pub extra: Option<Box<Extra>>,
 }
 
-/// The properties that few nodes have.
+/// The rare properties of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Extra {
     pub target: Vec<u8>,
     pub device: Device,
     pub pieces: Option<Vec<Piece>>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The path of the file in another layer that this hard link is a further name of.
+    /// For a hard link to a file of another layer, the path of that file.
     pub below: Option<Vec<u8>>,
 }
 
 impl Extra {
-    /// Returns the bytes of memory that they take.
+    /// Returns the memory of these properties in bytes.
     pub fn len(&self) -> usize {
         let pieces = self.pieces.as_ref().map_or(0, Vec::len);
         let xattrs = self.xattrs.iter();
@@ -47,7 +44,6 @@ impl Extra {
     }
 }
 
-/// Returns the metadata of a node.
 pub fn metadata(node: &Listed<Node>) -> Metadata {
     Metadata {
         kind: node.kind,
@@ -65,9 +61,6 @@ pub fn metadata(node: &Listed<Node>) -> Metadata {
 }
 
 /// Returns the target of a symbolic link.
-///
-/// # Errors
-/// `NotASymlink`.
 pub fn target(node: &Listed<Node>) -> Result<Vec<u8>> {
     match (node.kind, &node.extra) {
         (FileType::Symlink, Some(extra)) => Ok(extra.target.clone()),
@@ -75,9 +68,7 @@ pub fn target(node: &Listed<Node>) -> Result<Vec<u8>> {
     }
 }
 
-/// Refuses a file of an upper layer of overlayfs whose contents are in a lower one.
-///
-/// # Errors
+/// Refuses a file of an overlayfs upper layer whose contents are in a lower layer, with
 /// [`ContentsBelow`].
 pub fn expect_contents(node: &Node, id: NodeId) -> Result<()> {
     let mut names = node.extra.iter().flat_map(|extra| &extra.xattrs);
@@ -89,7 +80,7 @@ pub fn expect_contents(node: &Node, id: NodeId) -> Result<()> {
     Ok(())
 }
 
-/// Creates a directory that no member describes.
+/// Returns a directory that no member describes.
 pub const fn directory() -> Node {
     Node {
         header: None,

@@ -1,4 +1,4 @@
-//! Archives that are not compressed: the headers are read once, in order, and data is skipped.
+//! Reads uncompressed archives: headers once and in order, without the data between them.
 
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, KeepIndex, OpenWith, Result};
@@ -6,11 +6,8 @@ use forerun_vfs::{Error, KeepIndex, OpenWith, Result};
 use crate::index::{Index, Pass, Progress};
 use crate::kept::Recorder;
 
-/// Reads an archive whose first bytes, a header or fewer, are `head`, and has its index kept. In a rescue, it ends where
-/// it is damaged.
-///
-/// # Errors
-/// `Corrupt` with the offset of a header, `Unsupported`, `Limit`, `Io`.
+/// Reads an archive that starts with `head` (a header or less), and stores its index. In rescue
+/// mode, the archive ends at the first damage.
 pub fn read(
     source: &dyn ReadAt,
     head: &[u8],
@@ -39,7 +36,7 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
         let (at, len) = pass.wants();
         let end = at + u64_from(len);
         if end > source_len {
-            // Only zeros so far, and less than a header to come.
+            // Only zeros so far, and less than a header remains.
             if at > 0 && at < source_len && !pass.has_headers() {
                 let mut rest = vec![0; usize_from(source_len - at)];
                 let read = source.read_exact_at(at, &mut rest);
@@ -61,7 +58,7 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
         let progress = pass.take(&bytes, source_len)?;
         recorder.record(&bytes);
         if progress == Progress::Ended {
-            // Zeros before something else are no archive.
+            // A file of zeros followed by other data is not an archive.
             let is_archive = pass.has_headers() || pass.wants().0 >= source_len;
             return if is_archive {
                 Ok(())
@@ -72,7 +69,7 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
     }
 }
 
-/// Creates the error of a file whose zeros stand before something else.
+/// Returns the error for a file of zeros followed by other data.
 fn no_archive() -> Error {
     Error::UnknownFormat {
         expected: Some("tar".to_string()),

@@ -1,7 +1,7 @@
-//! The search for archives in a file of unknown contents.
+//! Finds archives in a file of unknown contents.
 //!
-//! Each member begins like an archive, so a search goes along the members of an archive that it has found, without a
-//! tree. V7 has no magic number and is not searched for.
+//! Every member looks like the start of an archive, so the search follows the members of an archive
+//! that it has found, without building a tree. V7 archives have no magic number and are not found.
 
 use forerun_io::{ReadAt, u64_from};
 use forerun_spans::Compression;
@@ -17,7 +17,8 @@ pub const SEARCH: ArchiveSearch = ArchiveSearch {
         offset: 257,
         bytes: b"ustar",
     },
-    // The length of a block: archives lie where a filesystem puts files, or behind one another.
+    // The block length. Archives start at block borders of a filesystem, or directly after one
+    // another.
     step: 512,
     follow: || Box::new(Follower::new()),
     compressed: &[
@@ -34,10 +35,7 @@ const fn at_start(bytes: &'static [u8]) -> Magic {
     Magic { offset: 0, bytes }
 }
 
-/// Validates the first header, of a compressed archive the decoded one.
-///
-/// # Errors
-/// `Corrupt` at the header, and the errors of the stream.
+/// Validates the first header, after decoding it in a compressed archive.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let mut head = read_head(source, BLOCK)?;
     if let Some(compression) = Compression::of(&head) {

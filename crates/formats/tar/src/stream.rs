@@ -1,4 +1,4 @@
-//! Compressed archives: the members are read from the decoded bytes as these pass by, once.
+//! Reads compressed archives: the parser reads members from the decoded stream, in one pass.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -11,16 +11,17 @@ use crate::error::Check;
 use crate::index::{Index, Pass, Progress};
 use crate::kept::Recorder;
 
-/// The stream that an archive is compressed as.
+/// The compressed stream of an archive.
 pub struct Stream {
     spans: Spans,
     spool: Option<Spool>,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub len: u64,
 }
 
 impl Stream {
-    /// Creates one of kept spans, which need no spool, in a file of `len` bytes.
+    /// Returns a stream with spans from a stored index, which need no temporary file, in a file of
+    /// `len` bytes.
     pub const fn kept(spans: Spans, len: u64) -> Self {
         Self {
             spans,
@@ -33,12 +34,12 @@ impl Stream {
         self.spans.compression()
     }
 
-    /// Returns the number of spans that are decoded on their own.
+    /// Returns the number of spans, each of which is decoded separately.
     pub fn spans(&self) -> usize {
         self.spans.count()
     }
 
-    /// Visits the places of the archive's bytes in `range`.
+    /// Visits the locations of the archive's bytes in `range`.
     pub fn map(
         &self,
         range: Range<u64>,
@@ -64,7 +65,8 @@ impl History for Stream {
 }
 
 impl Verifier for Stream {
-    /// Its checksums are compared while it is cut into spans.
+    /// Returns whether the first pass has verified the bytes at `place` with a checksum of the
+    /// stream.
     fn proves(&self, place: &Place) -> bool {
         match place {
             Place::Encoded { block, .. } => match block.codec {
@@ -77,11 +79,8 @@ impl Verifier for Stream {
     }
 }
 
-/// Reads a compressed archive. With `rescue` in the options, it ends where it is damaged.
-///
-/// # Errors
-/// `UnknownFormat` if the file holds no archive; `Corrupt` with an offset in the file or in the archive;
-/// `Unsupported`, `Limit`, `Io`, `Spool`.
+/// Reads a compressed archive. In rescue mode, the archive ends at the first damage. Fails with
+/// `UnknownFormat` if the stream is not an archive.
 pub fn read(
     source: &dyn ReadAt,
     compression: Compression,
@@ -122,18 +121,18 @@ pub fn read(
     Ok((feed.pass.finish(damage), stream))
 }
 
-/// Gives the parser of members what it wants of the bytes that pass by.
+/// Passes the parser the bytes that it asks for from the decoded stream.
 struct Feed {
     pass: Pass,
     recorder: Recorder,
-    /// Bytes that have passed by.
+    /// Offset of the next decoded byte.
     at: u64,
-    /// The first of the bytes that the parser wants.
+    /// The bytes so far of a request by the parser.
     partial: Vec<u8>,
     /// Offset of the header of the last member, and the end of its data.
     last: (u64, u64),
     state: Within,
-    /// Whether something else than zeros follows the end.
+    /// Bytes other than zeros follow the end of the archive.
     no_zeros: bool,
     rescue: bool,
     compression: Compression,
@@ -143,7 +142,7 @@ struct Feed {
 enum Within {
     Open,
     Ended,
-    /// A rescue has ended it here.
+    /// The archive ended at damage, in rescue mode.
     Damaged(Error),
 }
 
@@ -176,7 +175,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Gives the parser its bytes.
+    /// Passes the requested bytes to the parser.
     fn take(&mut self) -> Result<()> {
         let result = self.pass.take(&self.partial, u64::MAX);
         self.recorder.record(&self.partial);
@@ -192,9 +191,10 @@ impl Feed {
         Ok(())
     }
 
-    /// Finishes parsing when the stream ends after `len` bytes. With `rescue`, returns the damage instead of failing.
+    /// Finishes parsing when the stream ends after `len` bytes. With `rescue`, returns the damage
+    /// instead of failing.
     fn finish(&mut self, len: u64) -> Result<Option<Error>> {
-        // Zeros before something else are no archive.
+        // A stream of zeros followed by other data is not an archive.
         let no_zeros = self.no_zeros || self.partial.iter().any(|&byte| byte != 0);
         if len == 0 || (no_zeros && !self.pass.has_headers()) {
             return Err(self.no_archive());
@@ -203,7 +203,7 @@ impl Feed {
         let ended = match std::mem::replace(&mut self.state, Within::Ended) {
             Within::Damaged(error) => return Ok(Some(error)),
             Within::Ended => Ok(()),
-            // It ends within the data of a member, and not only behind it.
+            // The stream ends within the data of a member.
             Within::Open if end > len => Err(Check::Cut { end, len }.at(header)),
             Within::Open => self.pass.end_of_source(len),
         };
@@ -215,7 +215,7 @@ impl Feed {
         }
     }
 
-    /// Creates the error of a stream that holds something else.
+    /// Returns the error for a stream that is not an archive.
     fn no_archive(&self) -> Error {
         let name = self.compression.name();
         Error::UnknownFormat {

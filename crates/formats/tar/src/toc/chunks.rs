@@ -1,4 +1,5 @@
-//! The pieces of all files, the members of the compressed archive that hold them, and their digests.
+//! The chunks of all files, the members of the compressed archive that store them, and their
+//! digests.
 
 use std::ops::{ControlFlow, Range};
 
@@ -11,53 +12,51 @@ use super::digest::{self, Sha};
 use super::error::TocCheck;
 use crate::node::Node;
 
-/// A piece of a file: a chunk, in the words of the specifications.
+/// A chunk of a file.
 #[derive(Clone, Debug)]
 pub struct TocPiece {
     /// Offset in the file.
     pub logical: u64,
     pub len: u64,
-    /// Offset of the member that holds it: of gzip, or a frame of Zstandard.
+    /// Offset of the gzip member or Zstandard frame that stores the chunk.
     pub offset: u64,
-    /// Offset in what the member decodes to.
+    /// Offset in the decoded member.
     pub inner: u64,
-    /// End of the frame, where the table says it.
+    /// End of the frame, if the table states it.
     pub end: Option<u64>,
-    /// Digest; none for zeros, which are not read.
+    /// Digest; `None` for zeros, which are not read.
     pub digest: Option<Sha>,
 }
 
-/// The pieces of a file, as a range of all pieces.
+/// The chunks of a file, as a range of all chunks.
 pub struct FilePieces(pub Range<usize>);
 
-/// A member of gzip or a frame of Zstandard.
+/// A gzip member or a Zstandard frame.
 #[derive(Debug)]
 struct TocMember {
     offset: u64,
     len: u32,
-    /// Bytes to decode: to the end of the last piece.
+    /// Number of bytes to decode: up to the end of the last chunk.
     decoded: DecodedLen,
-    /// Its pieces, as a range of the order.
+    /// The chunks of the member, as a range of `Chunks::order`.
     pieces: Range<usize>,
 }
 
-/// The pieces of an archive.
+/// The chunks of an archive.
 pub struct Chunks {
     compression: Compression,
     pieces: Vec<TocPiece>,
     files: Vec<FilePieces>,
-    /// The stored pieces by their place.
+    /// Indices of the stored chunks, in the order of the archive.
     order: Vec<usize>,
     members: Vec<TocMember>,
-    /// The part of the archive that its maker wants read ahead.
+    /// The range of the archive that its creator wants prefetched.
     pub prefetch: Range<u64>,
 }
 
 impl Chunks {
-    /// Puts pieces in order. The data of the archive ends at `data_end`.
-    ///
-    /// # Errors
-    /// `Corrupt` for pieces that overlap, or end behind the data; `Limit`.
+    /// Sorts and validates chunks. The data of the archive ends at `data_end`. Chunks that overlap
+    /// or end after the data are `Corrupt`.
     pub fn new(
         compression: Compression,
         (pieces, files): (Vec<TocPiece>, Vec<FilePieces>),
@@ -82,11 +81,11 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// Sets what is to be read ahead: all before the landmark.
+    /// Sets the prefetch range: everything before the landmark.
     pub fn set_landmark(&mut self, landmark: Option<(u64, u64)>) {
         let end = landmark.and_then(|(offset, inner)| {
             let member = self.member(offset)?;
-            // What is before it in its own member is wanted too.
+            // The chunks before the landmark in its own member are wanted too.
             let own = if inner > 0 { u64::from(member.len) } else { 0 };
             Some(offset + own)
         });
@@ -97,12 +96,11 @@ impl Chunks {
         self.compression
     }
 
-    /// Returns the number of pieces.
     pub fn count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Visits the places of the bytes of a file in `range`, until the visitor breaks.
+    /// Visits the locations of the bytes of a file in `range`, until the visitor breaks.
     pub fn map(
         &self,
         node: &Node,
@@ -127,7 +125,7 @@ impl Chunks {
     }
 
     fn place(&self, piece: &TocPiece, within: u64) -> Place {
-        // Each stored piece has a member, and none is longer than `Limits::block_len`.
+        // Each stored chunk has a member, and none is longer than `Limits::block_len`.
         let Some(member) = self.member(piece.offset).filter(|_| piece.digest.is_some()) else {
             return Place::Zero;
         };
@@ -152,7 +150,7 @@ impl Chunks {
         }
     }
 
-    /// Returns the blocks of all members.
+    /// Returns all members as blocks.
     #[cfg(feature = "fuzzing")]
     pub fn blocks(&self) -> impl Iterator<Item = EncodedBlock> {
         self.members.iter().map(|member| self.block(member))
@@ -165,7 +163,7 @@ impl Chunks {
         self.members.get(found.ok()?)
     }
 
-    /// Groups the pieces by the members that hold them.
+    /// Groups the chunks by member.
     fn members(&self, data_end: u64, limits: &Limits) -> Result<Vec<TocMember>> {
         let mut members: Vec<TocMember> = Vec::new();
         let mut start = 0;
@@ -182,13 +180,13 @@ impl Chunks {
         Ok(members)
     }
 
-    /// Returns the piece at a place of the order.
+    /// Returns the chunk at a position of the order.
     fn piece(&self, place: usize) -> Option<&TocPiece> {
         self.pieces.get(*self.order.get(place)?)
     }
 
-    /// Makes a member of the pieces at these places of the order, which begin at one offset. The next member begins
-    /// at `next`.
+    /// Returns the member of the chunks at these positions of the order, which share one offset.
+    /// The next member begins at `next`.
     fn group(
         &self,
         places: Range<usize>,
@@ -203,7 +201,7 @@ impl Chunks {
                 let (first, second) = (offset, offset);
                 return Err(TocCheck::Overlap { first, second }.at(offset));
             }
-            // Bounded where the piece was added.
+            // Bounded when the chunk was added.
             decoded = piece.inner + piece.len;
             stored_end = piece.end;
         }
@@ -220,7 +218,7 @@ impl Chunks {
         let decoded_len = u32_from(decoded);
         let (len, decoded) = match stored_end {
             Some(_) => (end - offset, DecodedLen::Exact(decoded_len)),
-            // Headers of other members of the archive follow the pieces, and need not be read.
+            // Headers of other archive members follow the chunks, and need not be decoded.
             None => (
                 (end - offset).min(longest(decoded)),
                 DecodedLen::Prefix(decoded_len),
@@ -241,7 +239,7 @@ impl Chunks {
 }
 
 impl Verifier for Chunks {
-    /// Compares what a member decodes to with the digests of its pieces.
+    /// Compares a decoded member with the digests of its chunks.
     fn verify(&self, block: &EncodedBlock, decoded: &[u8]) -> Result<()> {
         let member = self.member(block.offset);
         let member = member.filter(|member| self.block(member) == *block);
@@ -270,8 +268,8 @@ impl Verifier for Chunks {
     }
 }
 
-/// Returns the most bytes that are stored for `decoded` bytes: 9 bits for each with the codes of gzip that no encoder does
-/// worse than, and a header with names. Zstandard takes less.
+/// Returns the largest stored size of `decoded` bytes: 9 bits per byte, the worst case of any gzip
+/// encoder, and a header with names. Zstandard needs less.
 const fn longest(decoded: u64) -> u64 {
     const HEADER: u64 = 64 << 10;
     decoded + decoded / 8 + HEADER

@@ -1,10 +1,9 @@
-//! Digests of SHA-256, as tables of contents write them.
+//! SHA-256 digests in the notation of tables of contents.
 
 use sha2::{Digest as _, Sha256};
 
 pub type Sha = [u8; 32];
 
-/// Computes the digest of bytes.
 pub fn of(bytes: &[u8]) -> Sha {
     Sha256::digest(bytes).into()
 }
@@ -25,7 +24,6 @@ pub fn parse(text: &str) -> Option<Sha> {
     Some(digest)
 }
 
-/// Returns the digits of a digest.
 pub fn hex(digest: &Sha) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,8 +1,8 @@
-//! The checks a table of contents can fail, one variant each.
+//! The checks that a table of contents can fail, one variant each.
 
 use forerun_vfs::{Corrupt, Error};
 
-/// A failed check. The offset of the table, or of the piece, is stored beside it.
+/// A failed check. The error stores the offset of the table, or of the chunk, next to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TocCheck {
     #[error("the archive does not end with the footer of a table of contents")]

@@ -1,4 +1,4 @@
-//! Reads the JSON of a table, entry by entry.
+//! Parses the JSON of a table, entry by entry.
 
 use std::fmt;
 
@@ -10,13 +10,10 @@ use super::entry::TocEntry;
 use super::error::TocCheck;
 use super::record::TocRecorder;
 
-/// The version of the form.
+/// The supported version of the table.
 const VERSION: u64 = 1;
 
-/// Gives all entries of a table to `recorder`.
-///
-/// # Errors
-/// `Corrupt` for other JSON, and the errors of the recorder.
+/// Passes all entries of a table to `recorder`.
 pub fn read(json: &[u8], recorder: &mut TocRecorder) -> Result<()> {
     let mut failed = Ok(());
     let table = Table {
@@ -79,7 +76,7 @@ impl<'de> Visitor<'de> for Table<'_> {
     }
 }
 
-/// The entries of a table.
+/// Deserialises the entries of a table.
 struct Entries<'r> {
     recorder: &'r mut TocRecorder,
     failed: &'r mut Result<()>,

@@ -13,32 +13,29 @@ use crate::header::BLOCK;
 use crate::index::Pass;
 use crate::plain;
 
-/// The member that holds the table of an eStargz archive.
+/// The member that stores the table of an eStargz archive.
 pub const FILE_NAME: &[u8] = b"stargz.index.json";
 
-/// The footer of eStargz: a gzip header with an extra field of 26 bytes, an empty block, checksum and length.
+/// Length of the eStargz footer: a gzip header with an extra field of 26 bytes, an empty block,
+/// checksum and length.
 const FOOTER: usize = 51;
-/// The footer of stargz, its predecessor, whose extra field has no header of its own.
+/// Length of the footer of stargz, the predecessor, whose extra field has no subfield header.
 const OLD_FOOTER: usize = 47;
 /// Bytes of a gzip header before the extra field.
 const GZIP_HEADER: usize = 10;
-/// Hexadecimal digits of the table's offset, and the magic behind them.
+/// Hexadecimal digits of the table's offset; the magic number follows them.
 const DIGITS: usize = 16;
 const MAGIC: &[u8] = b"STARGZ";
 
-/// A table that has its digest.
+/// A table that matches its digest.
 pub struct LocatedTable {
     pub json: Vec<u8>,
-    /// Offset in the archive: the data ends there.
+    /// Offset of the table in the archive, where the data ends.
     pub offset: u64,
-    /// The compression of the archive.
     pub compression: Compression,
 }
 
-/// Reads the table.
-///
-/// # Errors
-/// `Corrupt` at the place of the footer or of the table; `Limit` for one that is too long; `Io`.
+/// Reads and verifies the table.
 pub fn read(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result<LocatedTable> {
     match &table.place {
         TablePlace::Beside(_) => Err(TocCheck::NoFile.at(0)),
@@ -63,7 +60,7 @@ pub fn read(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result
     }
 }
 
-/// Reads the table of an eStargz archive: a member of its own, which the footer leads to.
+/// Reads the table of an eStargz archive, which is a gzip member that the footer points to.
 fn in_archive(source: &dyn ReadAt, expected: &Sha, limits: &Limits) -> Result<LocatedTable> {
     let source_len = source.len();
     let (offset, footer) = footer(source)?;
@@ -90,7 +87,7 @@ const fn outside(offset: u64, len: u64, source_len: u64) -> TocCheck {
     }
 }
 
-/// Reads the footer. Returns the offset of the table that it names, and its own.
+/// Reads the footer. Returns the offset of the table, and the offset of the footer.
 fn footer(source: &dyn ReadAt) -> Result<(u64, u64)> {
     let len = source.len();
     let start = len.saturating_sub(u64_from(FOOTER));
@@ -125,7 +122,7 @@ fn table_offset(footer: &[u8]) -> Option<u64> {
     u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Reads a part of the archive that must lie in it.
+/// Reads a range of the archive; fails if it is outside.
 fn part(source: &dyn ReadAt, offset: u64, len: u64, limits: &Limits) -> Result<Vec<u8>> {
     let source_len = source.len();
     if offset
@@ -142,7 +139,7 @@ fn part(source: &dyn ReadAt, offset: u64, len: u64, limits: &Limits) -> Result<V
     Ok(bytes)
 }
 
-/// Refuses a table that would take too much memory beside the tree that is made of it.
+/// Refuses a table that would take too much memory in addition to the tree built from it.
 fn bounded(len: u64, limits: &Limits) -> Result<()> {
     let most = limits.walk_bytes / 2;
     if len <= most {
@@ -156,7 +153,7 @@ fn bounded(len: u64, limits: &Limits) -> Result<()> {
     }
 }
 
-/// Compares a table with its digest. It is at `offset`.
+/// Compares a table at `offset` with its digest.
 pub fn compare(bytes: &[u8], expected: &Sha, offset: u64) -> Result<()> {
     let found = digest::of(bytes);
     if found == *expected {
@@ -166,7 +163,7 @@ pub fn compare(bytes: &[u8], expected: &Sha, offset: u64) -> Result<()> {
     Err(TocCheck::Digest { expected, found }.at(offset))
 }
 
-/// Decodes the members of gzip that hold the archive of the table.
+/// Decodes the gzip members that store the table's archive.
 fn decode(stored: &[u8], offset: u64, limits: &Limits) -> Result<Vec<u8>> {
     let options = IndexOptions {
         limits: limits.clone(),
@@ -186,7 +183,7 @@ fn decode(stored: &[u8], offset: u64, limits: &Limits) -> Result<Vec<u8>> {
     }
 }
 
-/// Returns the table out of the archive that holds it.
+/// Extracts the table from its archive.
 fn table_of(archive: Vec<u8>, offset: u64, limits: &Limits) -> Result<Vec<u8>> {
     let none = || TocCheck::NoFile.at(offset);
     let source = Arc::new(MemorySource::new(archive));
@@ -209,7 +206,7 @@ fn table_of(archive: Vec<u8>, offset: u64, limits: &Limits) -> Result<Vec<u8>> {
     if node.kind != FileType::Regular || node.extra.is_some() {
         return Err(none());
     }
-    // The parser has compared the end of the file with that of the archive.
+    // The parser has checked that the file ends within the archive.
     let mut json = vec![0; usize_from(node.size)];
     let read = source.read_exact_at(node.data, &mut json);
     read.map_err(|_| none())?;

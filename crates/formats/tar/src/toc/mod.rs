@@ -1,8 +1,10 @@
-//! Archives with a table of contents (TOC) that others made: eStargz, zstd:chunked, and the tables of SOCI beside them.
+//! Archives with a table of contents (TOC) from other programs: eStargz, zstd:chunked, and separate
+//! SOCI tables.
 //!
-//! The table has all metadata, and the place and digest of each piece of each file, so that nothing else of the archive
-//! is read before a file is. It counts only with a digest of it from a trusted document. Each piece is then
-//! verified against its digest in the table. `docs/formats/tar.md` describes the bytes.
+//! The table has all metadata, and the location and digest of each chunk of each file, so that
+//! opening the archive reads nothing else. The driver trusts a table only if its digest comes from
+//! a trusted document. It verifies each chunk with the digest in the table. `docs/formats/tar.md`
+//! describes the bytes.
 
 use forerun_io::{Limits, ReadAt};
 #[cfg(feature = "fuzzing")]
@@ -25,14 +27,11 @@ pub use digest::of as digest_of;
 use crate::index::Index;
 use record::TocRecorder;
 
-/// Bytes at the end of an eStargz archive that are fetched again if its table is not what it should be.
+/// Bytes at the end of an eStargz archive that are fetched again if its table is wrong.
 const DISTRUSTED: u64 = 16 << 20;
 
-/// Opens an archive by the table in it.
-///
-/// # Errors
-/// `Corrupt` with the offset of the table for one that has another digest, or says what cannot be; `Limit`,
-/// `Unsupported`, `Io`.
+/// Opens an archive from the table inside it. A table that is invalid or has another digest is
+/// `Corrupt`.
 pub fn open(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result<(Index, Chunks)> {
     let table = locate::read(source, table, limits).inspect_err(|error| {
         match (error, &table.place) {
@@ -41,7 +40,8 @@ pub fn open(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result
                     source.distrust(offset..end);
                 }
             }
-            // The footer leads to it: any of the bytes behind the data may be wrong.
+            // The footer gives the location of the table, so any of the bytes after the data may be
+            // wrong.
             (Error::Corrupt(_), TablePlace::Footer) => {
                 source.distrust(source.len().saturating_sub(DISTRUSTED)..source.len());
             }
@@ -54,10 +54,7 @@ pub fn open(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result
     recorder.finish(source.len())
 }
 
-/// Opens an archive by the text of a table that is at `offset`, where the data ends.
-///
-/// # Errors
-/// The errors of [`open`].
+/// Opens an archive from the text of a table at `offset`, where the data ends.
 #[cfg(feature = "fuzzing")]
 pub fn of_json(
     json: &[u8],

@@ -1,4 +1,4 @@
-//! Makes a tree and the places of its files of the entries of a table.
+//! Builds a tree and the chunks of its files from the entries of a table.
 
 use forerun_io::{Limits, u64_from};
 use forerun_spans::Compression;
@@ -13,12 +13,12 @@ use crate::error::{Check, lossy};
 use crate::index::{Facts, Index};
 use crate::tree::Builder;
 
-/// A file of eStargz that ends what its maker wants read ahead.
+/// An eStargz file that ends the prefetch range.
 const LANDMARK: &str = ".prefetch.landmark";
-/// A file of eStargz that says that nothing is to be read ahead.
+/// An eStargz file that requests no prefetch.
 const NO_LANDMARK: &str = ".no.prefetch.landmark";
 
-/// Takes the entries of a table in order.
+/// Consumes the entries of a table in order.
 pub struct TocRecorder {
     compression: Compression,
     /// Offset of the table in the archive.
@@ -29,19 +29,19 @@ pub struct TocRecorder {
     pieces: Vec<TocPiece>,
     files: Vec<FilePieces>,
     open: Option<OpenFile>,
-    /// Place of the landmark: its member, and its offset in what that decodes to.
+    /// Location of the landmark: its member, and its offset in the decoded member.
     landmark: Option<(u64, u64)>,
     facts: Facts,
 }
 
-/// The file whose pieces come.
+/// The file whose chunks are being read.
 struct OpenFile {
     entry: u64,
     name: String,
     size: u64,
-    /// Where its stored bytes end, or zero: tables of the programs that make eStargz do not say it.
+    /// End of its stored bytes, or 0: some programs that make eStargz do not state it.
     end_offset: u64,
-    /// Bytes of the pieces so far.
+    /// Total length of the chunks so far.
     covered: u64,
 }
 
@@ -52,7 +52,7 @@ impl TocRecorder {
             offset,
             limits: limits.clone(),
             held: Held::new(limits),
-            // The links of a table are within it.
+            // Links in a table stay inside it.
             builder: Builder::new(limits, false),
             pieces: Vec::new(),
             files: Vec::new(),
@@ -62,15 +62,11 @@ impl TocRecorder {
         }
     }
 
-    /// Returns the offset of the table.
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Takes the next entry.
-    ///
-    /// # Errors
-    /// `Corrupt` with what is wrong with it, `Limit`.
+    /// Consumes the next entry.
     pub fn add(&mut self, entry: TocEntry) -> Result<()> {
         let number = self.facts.members;
         self.facts.members += 1;
@@ -113,7 +109,7 @@ impl TocRecorder {
         }
     }
 
-    /// Begins a file with its first piece.
+    /// Begins a file with its first chunk.
     fn begin(&mut self, entry: &TocEntry, number: u64) -> Result<()> {
         self.held.add(size_of::<FilePieces>() + entry.name.len())?;
         let first = self.pieces.len();
@@ -128,7 +124,7 @@ impl TocRecorder {
         self.piece(entry, number)
     }
 
-    /// Adds a piece of the open file.
+    /// Adds a chunk of the open file.
     fn piece(&mut self, entry: &TocEntry, number: u64) -> Result<()> {
         let Some(open) = &self.open else {
             return Ok(());
@@ -142,7 +138,7 @@ impl TocRecorder {
             let (found, expected) = (entry.chunk_offset, covered);
             return Err(refused(EntryCheck::Gap { found, expected }));
         }
-        // The last piece need not say how long it is.
+        // The last chunk may omit its length.
         let len = match entry.chunk_size {
             0 => size - covered,
             len => len,
@@ -178,7 +174,7 @@ impl TocRecorder {
         Ok(())
     }
 
-    /// Refuses a piece that is too long to be decoded as one.
+    /// Refuses a chunk that is too long to decode at once.
     fn bound(&self, piece: &TocPiece) -> Result<()> {
         let most = u64::from(self.limits.block_len);
         let end = piece.inner.checked_add(piece.len);
@@ -190,8 +186,9 @@ impl TocRecorder {
         Err(Error::limit(Bound::Other, what, most))
     }
 
-    /// Sets the end of the last piece of the open file, which the next one or the file tells. Members of gzip have no
-    /// ends: headers follow the pieces in them. Pieces at one offset are in one frame.
+    /// Sets the end of the open file's last chunk, which the next chunk or the file states. Chunks
+    /// in gzip members have no ends, because headers follow them. Chunks with one offset share a
+    /// frame.
     fn end_last(&mut self, end: u64) {
         let is_frame = self.compression == Compression::Zstd && end > 0;
         let has_pieces = self.open.as_ref().is_some_and(|open| open.covered > 0);
@@ -219,10 +216,8 @@ impl TocRecorder {
         Err(TocCheck::Entry { entry, name, what }.at(self.offset))
     }
 
-    /// Returns the tree, and the places of all pieces in an archive of `source_len` bytes.
-    ///
-    /// # Errors
-    /// `Corrupt` for pieces that overlap or lie elsewhere than in the archive; `Limit`.
+    /// Returns the tree, and the chunks in an archive of `source_len` bytes. Chunks that overlap or
+    /// are outside the archive are `Corrupt`.
     pub fn finish(mut self, source_len: u64) -> Result<(Index, Chunks)> {
         self.close()?;
         let end = self.offset.min(source_len);
@@ -243,7 +238,7 @@ impl TocRecorder {
     }
 }
 
-/// Returns the digest of a piece. That of a file in one piece may be the digest of the file.
+/// Returns the digest of a chunk. A file of one chunk may have the digest of the file instead.
 fn piece_digest(entry: &TocEntry, is_whole: bool) -> std::result::Result<Sha, EntryCheck> {
     let text = match entry.chunk_digest.as_str() {
         "" if is_whole => &entry.digest,

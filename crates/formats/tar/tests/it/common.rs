@@ -1,4 +1,4 @@
-//! Archives made by hand, block by block.
+//! Constructs archives block by block.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use forerun_tar::Tar;
 use forerun_testkit::conformance::check_filesystem;
 use forerun_vfs::{FileSystem, FollowLast, NodeId, resolve};
 
-/// Creates a member: header and padded data.
+/// Returns a member: header and padded data.
 pub fn member(kind: u8, name: &[u8], link: &[u8], data: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -26,7 +26,7 @@ pub fn member(kind: u8, name: &[u8], link: &[u8], data: &[u8]) -> Vec<u8> {
     block
 }
 
-/// Sets the checksum of the header at the start.
+/// Corrects the checksum of the header at the start.
 pub fn sum(block: &mut [u8]) {
     block[148..156].fill(b' ');
     let sum: u32 = block[..512].iter().map(|&byte| u32::from(byte)).sum();
@@ -73,7 +73,7 @@ pub fn everything() -> Vec<Vec<u8>> {
     let mut device = member(b'3', b"dir/char", b"", b"");
     device[329..345].copy_from_slice(b"0000005\x000000001\0");
     sum(&mut device);
-    // Symbolic links of Linux have all bits.
+    // On Linux, symbolic links have all permission bits.
     let mut symbolic = member(b'2', b"dir/symbolic", b"file", b"");
     symbolic[100..108].copy_from_slice(b"0000777\0");
     sum(&mut symbolic);

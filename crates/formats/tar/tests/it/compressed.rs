@@ -1,4 +1,4 @@
-//! Compressed archives read as the trees they were made of.
+//! Compressed archives read like the trees from which they were made.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,7 +29,8 @@ fn open(source: Arc<dyn ReadAt>, rescue: bool) -> Result<Tar> {
     Tar::open_with(&with)
 }
 
-/// Runs a program on a file, which it replaces by one with another suffix. Returns false if it is not installed.
+/// Runs a program on a file, which it replaces by a file with another suffix. Returns false if the
+/// program is not installed.
 fn run(program: &str, arguments: &[&str], file: &Path) -> bool {
     let Some(program) = require::program(program) else {
         return false;
@@ -43,7 +44,7 @@ fn run(program: &str, arguments: &[&str], file: &Path) -> bool {
     true
 }
 
-/// The programs with the suffix of what they write, and whether it is decoded from a spool.
+/// Programs, the suffix of their output, and whether the driver needs a temporary file for it.
 const PROGRAMS: [(&str, &str, bool); 5] = [
     ("gzip", "gz", false),
     ("zstd", "zst", false),
@@ -69,7 +70,7 @@ fn each(tree: &Path, mut check: impl FnMut(&str, bool, &Path)) {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     for (program, suffix, is_spooled) in PROGRAMS {
-        // Several files are what makes `lz4` name its output by itself.
+        // With `-m`, `lz4` chooses the output name itself.
         let arguments: &[&str] = if program == "lz4" {
             &["-q", "-m", "-k"]
         } else {
@@ -121,12 +122,11 @@ fn opening_reads_the_file_once() {
     each(&tree, |program, _, compressed| {
         let source = Arc::new(CountingSource::new(FileSource::open(compressed).unwrap()));
         open(Arc::<CountingSource<_>>::clone(&source), false).unwrap();
-        // The first block is looked at to tell the format.
+        // Format detection also reads the first block.
         assert_eq!(source.bytes(), source.len() + 512, "{program}");
     });
 }
 
-/// Compresses bytes with `gzip`.
 fn gzip(bytes: &[u8]) -> Option<Vec<u8>> {
     let dir = temp_dir("tar-compressed");
     let file = dir.path().join("file");
@@ -167,7 +167,7 @@ fn an_archive_that_is_cut_inside_the_stream_is_damaged_and_rescued() {
     let fs = open(Arc::new(MemorySource::new(&compressed[..])), true).unwrap();
     assert!(node(&fs, "a").is_some() && node(&fs, "b").is_some());
     assert_eq!(fs.volume().warnings.len(), 1);
-    // A header that is damaged ends the tree; what comes before it can be read.
+    // A damaged header ends the tree; members before it can be read.
     let mut damaged = whole;
     damaged[1536] ^= 1;
     let Some(compressed) = gzip(&damaged) else {

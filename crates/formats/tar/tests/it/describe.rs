@@ -1,5 +1,3 @@
-//! The headers of a small archive, as `info` and `dump` show them.
-
 use forerun_testkit::described;
 
 use crate::common::{archive, everything, open};

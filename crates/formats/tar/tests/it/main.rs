@@ -1,4 +1,5 @@
-//! The tar driver against GNU tar and Python's tarfile, on archives made by hand, and on archives that lie.
+//! The tar driver against GNU tar and Python's tarfile, on constructed archives, and on hostile
+//! archives.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::as_conversions)]
 
 mod bsdtar;

@@ -1,4 +1,4 @@
-//! Archives made by GNU tar and by Python, compared with the trees they were made of.
+//! Archives made by GNU tar and by Python, compared with the source trees.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -44,7 +44,7 @@ fn shapes(formats: &[&str], shapes: &[Shape]) {
         let (tree, archive) = (dir.path().join("tree"), dir.path().join("archive"));
         fs::create_dir(&tree).unwrap();
         shape.populate(&tree);
-        // tar keeps no sockets.
+        // tar does not archive sockets.
         remove_sockets(&tree);
         for format in formats {
             if tar(&tree, &archive, &[&format!("--format={format}")]) {

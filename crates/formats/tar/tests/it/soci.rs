@@ -1,8 +1,10 @@
-//! Archives with a table of contents of SOCI beside them: read by the table as without it, and refused where it lies.
+//! Archives with a separate SOCI table of contents: they read the same with and without the table,
+//! and hostile tables are refused.
 //!
-//! The tables in `data/` were made by SOCI itself: by a program of ten lines around
-//! `ztoc.NewBuilder(...).BuildZtoc(layer, 65536)` and `ztoc.Marshal` of soci-snapshotter 0.16.1, and then compressed with
-//! `zstd -19`. The layers were made by `data/soci-layer.py`; the second is the same archive as three members of gzip.
+//! The tables in `data/` come from SOCI itself: from a program of ten lines around
+//! `ztoc.NewBuilder(...).BuildZtoc(layer, 65536)` and `ztoc.Marshal` of soci-snapshotter 0.16.1,
+//! then compressed with `zstd -19`. `data/soci-layer.py` made the layers; the second is the same
+//! archive as three gzip members.
 
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use forerun_vfs::{Error, FileSystem, Layered, NodeId, OpenWith, ProvenTable, Res
 
 use crate::common::{archive, everything, member, node, record, xattrs};
 
-/// A layer, and its table as SOCI has it.
+/// A layer, and its SOCI table.
 struct Fixture {
     blob: &'static [u8],
     ztoc: Vec<u8>,
@@ -60,7 +62,7 @@ fn open(blob: &[u8], ztoc: &[u8]) -> Result<Tar> {
     open_source(source, Some(beside(ztoc)), &Limits::default())
 }
 
-/// Reads all files by the engine.
+/// Reads all files through the engine.
 fn model(fs: Arc<Tar>, source: Arc<dyn ReadAt>) -> Result<TreeModel> {
     let options = EngineOptions::default();
     let reader = reader_on(fs.clone(), source, options, Limits::default());
@@ -71,7 +73,7 @@ fn model(fs: Arc<Tar>, source: Arc<dyn ReadAt>) -> Result<TreeModel> {
     })
 }
 
-/// Returns what the driver says of each node.
+/// Returns the driver's description of each node.
 fn described(fs: &Tar) -> Vec<String> {
     let paths = [
         "bin/tool",
@@ -139,11 +141,12 @@ fn nothing_is_read_before_a_file_is_and_then_only_its_span() {
     }
 }
 
-/// Alters a byte in steps, and reads all: each span is compared with its digest, so none is served.
+/// Changes bytes at regular steps, and reads everything: each span is compared with its digest, so
+/// no changed byte is served.
 #[test]
 fn no_altered_byte_of_a_span_is_served() {
     for Fixture { blob, ztoc } in fixtures() {
-        // The header of the first member is in no span.
+        // The gzip header of the first member belongs to no span.
         let header = blob.len() - blob.len().min(40_000);
         for at in (40..blob.len())
             .step_by(blob.len() / 23)
@@ -161,8 +164,8 @@ fn no_altered_byte_of_a_span_is_served() {
     }
 }
 
-/// Leaves the first checkpoint out of a table, as the oldest programs wrote it. They hashed the first span from behind the
-/// header of gzip all the same.
+/// Removes the first checkpoint from a table. The oldest programs wrote such tables, but their
+/// digest of the first span begins after the gzip header nevertheless.
 fn without_the_first_checkpoint(ztoc: &[u8]) -> Vec<u8> {
     const CHECKPOINT: usize = 17 + (32 << 10);
     // The length of the list, the number of checkpoints, and the length of spans.
@@ -197,7 +200,7 @@ fn a_table_of_the_oldest_form_has_its_first_span_behind_any_header_of_gzip() {
         let expected = model(Arc::new(without), source.clone()).unwrap();
         let found = model(Arc::new(open(blob, &ztoc).unwrap()), source).unwrap();
         expected.assert_same(&found, &Keeps::EVERYTHING);
-        // The flags of the header, which is in no span, and bytes behind it.
+        // The flags of the gzip header, which belongs to no span, and bytes after it.
         for at in [3, 20, 1000] {
             let mut altered = blob.to_vec();
             altered[at] ^= 0x10;
@@ -216,7 +219,7 @@ fn layer() -> SociLayer {
     layer_of(2048)
 }
 
-/// Makes a layer with spans of that many bytes.
+/// Returns a layer with spans of `span` bytes.
 fn layer_of(span: usize) -> SociLayer {
     let attributes = record("SCHILY.xattr.user.a", b"1");
     SociLayer::new(
@@ -233,7 +236,7 @@ fn layer_of(span: usize) -> SociLayer {
 #[test]
 fn what_the_kit_makes_is_read_as_the_archive() {
     let mut members = everything();
-    // The sparse file with its header, and the file whose header has another time: the kit does not read that.
+    // The test kit does not support the sparse file, and the file with another time in its header.
     members.truncate(9);
     let plain = archive(&members);
     for span in [700, 2048, 1 << 20] {
@@ -247,7 +250,7 @@ fn what_the_kit_makes_is_read_as_the_archive() {
     }
 }
 
-/// A change of a table.
+/// A change to a table.
 type Change = dyn Fn(&mut Ztoc);
 
 /// Changes the table of a good layer, and returns the error.
@@ -363,7 +366,8 @@ fn tables_of_other_forms_are_not_supported() {
 fn windows_are_trusted_as_the_table_is() {
     let fixture = &fixtures()[0];
     let mut ztoc = fixture.ztoc.clone();
-    // The windows hold the text of the archive. The table is the caller's here, so that its digest is right.
+    // The windows contain text of the archive. The test trusts the changed table, so its digest
+    // matches.
     let known = b"member";
     let places: Vec<usize> = (0..ztoc.len() - known.len())
         .filter(|at| ztoc[*at..].starts_with(known))
@@ -374,7 +378,8 @@ fn windows_are_trusted_as_the_table_is() {
     }
     let source = Arc::new(MemorySource::new(fixture.blob));
     let fs = open_source(source.clone(), Some(beside(&ztoc)), &Limits::default()).unwrap();
-    // The digests are of the stored bytes: the maker of the table decides what they decode to, as with names.
+    // The digests cover the stored bytes. The creator of the table decides what they decode to, as
+    // it decides names.
     assert!(model(Arc::new(fs), source).is_ok());
 }
 
@@ -389,11 +394,11 @@ fn a_table_of_many_entries_takes_bounded_memory() {
     assert!(matches!(error, Error::Limit { .. }), "{error}");
 }
 
-/// Alters and cuts tables as the fuzz target does: none may panic.
+/// Changes and truncates tables like the fuzz target does: none may panic.
 #[test]
 fn mutated_tables_are_errors_at_most() {
     let SociLayer { blob, mut ztoc } = layer_of(1 << 20);
-    // The oldest form: without the window of the first checkpoint, which says nothing.
+    // The oldest form lacks the window of the first checkpoint, which is empty.
     ztoc.checkpoints.truncate(12);
     let table = ztoc.encode();
     let input = |table: &[u8]| {

@@ -1,21 +1,21 @@
-//! Reads FlatBuffers: tables of optional fields that refer to each other by offsets.
+//! Parses FlatBuffers: tables of optional fields that refer to each other by offsets.
 //!
-//! Each access is compared with the bytes that are there, so that nothing need be verified before. The crate `flatbuffers`
-//! has a verifier, and takes code with `unsafe` that its compiler generates; it refuses names that are not UTF-8, which
-//! archives have. A table of contents needs five kinds of fields.
+//! Each access is checked against the buffer, so no separate verification is needed. The crate
+//! `flatbuffers` has a verifier, but needs generated code with `unsafe`, and refuses names that are
+//! not UTF-8, which archives may have. A table of contents needs only five kinds of fields.
 
 use forerun_io::usize_from;
 
-/// The offset in the buffer at which something is that cannot be.
+/// The offset of an invalid value in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFlat(pub usize);
 
-// Offsets and counts have 32 bits, and each is compared with the buffer before the next is added: no
-// sum overflows.
+// Offsets and counts have 32 bits, and each is checked against the buffer before the next is added,
+// so no sum overflows.
 
 type Result<T> = std::result::Result<T, BadFlat>;
 
-/// A table: its fields have numbers.
+/// A table. Its fields are numbered.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatTable<'b> {
     buffer: &'b [u8],
@@ -25,7 +25,7 @@ pub struct FlatTable<'b> {
     fields: &'b [u8],
 }
 
-/// A list of offsets to tables or texts.
+/// A list of offsets to tables or strings.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatList<'b> {
     buffer: &'b [u8],
@@ -34,7 +34,7 @@ pub struct FlatList<'b> {
 }
 
 impl<'b> FlatTable<'b> {
-    /// Returns the table that the buffer begins with.
+    /// Returns the root table of the buffer.
     pub fn root(buffer: &'b [u8]) -> Result<Self> {
         Self::new(buffer, follow(buffer, 0)?)
     }
@@ -52,12 +52,12 @@ impl<'b> FlatTable<'b> {
             buffer,
             at,
             len,
-            // Behind its own length and that of the table.
+            // The field offsets follow the two lengths.
             fields: fields.get(4..).ok_or(BadFlat(fields_at))?,
         })
     }
 
-    /// Returns the offset of a field of `len` bytes. Returns nothing if the table has no such field.
+    /// Returns the offset of a field of `len` bytes, or `None` if the table lacks the field.
     fn field(&self, number: usize, len: usize) -> Result<Option<usize>> {
         let start = number * 2;
         let Some(&[low, high]) = self.fields.get(start..start + 2) else {
@@ -75,23 +75,22 @@ impl<'b> FlatTable<'b> {
         at.map(|at| bytes_at(self.buffer, at)).transpose()
     }
 
-    /// Returns a field of one byte.
     pub fn u8(&self, number: usize, default: u8) -> Result<u8> {
         let bytes = self.number(number)?;
         Ok(bytes.map_or(default, u8::from_le_bytes))
     }
 
-    /// Returns a field of four bytes, or zero.
+    /// Returns a field of four bytes; 0 if it is missing.
     pub fn u32(&self, number: usize) -> Result<u32> {
         Ok(self.number(number)?.map_or(0, u32::from_le_bytes))
     }
 
-    /// Returns a field of eight bytes, or zero.
+    /// Returns a field of eight bytes; 0 if it is missing.
     pub fn i64(&self, number: usize) -> Result<i64> {
         Ok(self.number(number)?.map_or(0, i64::from_le_bytes))
     }
 
-    /// Returns a text or a list of bytes; none without the field.
+    /// Returns a string or a list of bytes; empty if the field is missing.
     pub fn bytes(&self, number: usize) -> Result<&'b [u8]> {
         match self.field(number, 4)? {
             Some(at) => counted(self.buffer, follow(self.buffer, at)?),
@@ -106,7 +105,7 @@ impl<'b> FlatTable<'b> {
         Self::new(self.buffer, follow(self.buffer, at)?).map(Some)
     }
 
-    /// Returns a list of tables or texts; an empty one without the field.
+    /// Returns a list of tables or strings; empty if the field is missing.
     pub fn list(&self, number: usize) -> Result<FlatList<'b>> {
         let mut list = FlatList {
             buffer: self.buffer,
@@ -125,12 +124,11 @@ impl<'b> FlatTable<'b> {
 }
 
 impl<'b> FlatList<'b> {
-    /// Returns the number of entries.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns the places of the entries.
+    /// Returns the offsets of the entries.
     fn places(self) -> impl Iterator<Item = Result<usize>> {
         let starts = (self.at..).step_by(4).zip(self.entries);
         starts.map(|(at, entry)| Ok(at + word(*entry)))
@@ -160,7 +158,7 @@ fn bytes_at<const N: usize>(buffer: &[u8], at: usize) -> Result<[u8; N]> {
     bytes.copied().ok_or(BadFlat(at))
 }
 
-/// Returns the place that the offset at this place leads to.
+/// Returns the target of the relative offset at `at`.
 fn follow(buffer: &[u8], at: usize) -> Result<usize> {
     Ok(at + word(bytes_at(buffer, at)?))
 }
@@ -169,7 +167,7 @@ fn count_at(buffer: &[u8], at: usize) -> Result<usize> {
     Ok(word(bytes_at(buffer, at)?))
 }
 
-/// Returns the bytes behind their number.
+/// Returns the bytes after the count at `at`, as many as it says.
 fn counted(buffer: &[u8], at: usize) -> Result<&[u8]> {
     part(buffer, at + 4, count_at(buffer, at)?)
 }
@@ -178,21 +176,22 @@ fn counted(buffer: &[u8], at: usize) -> Result<&[u8]> {
 mod tests {
     use super::*;
 
-    /// Returns a table with a number, a text, a list of one table (itself, by an offset that goes back) and no fourth field.
+    /// Returns a table with a number, a string, a list of one table (itself, by a backward offset)
+    /// and no fourth field.
     fn buffer() -> Vec<u8> {
         let mut bytes = 16_u32.to_le_bytes().to_vec();
-        // At 4: 12 bytes of fields, 16 of the table; the fields.
+        // At 4: 12 bytes of field offsets, 16 bytes of table, then the field offsets.
         for word in [12_u16, 16, 4, 8, 12, 0] {
             bytes.extend(word.to_le_bytes());
         }
-        // At 16: the fields are 12 bytes back. 7, then offsets to 32 and 40.
+        // At 16: the field offsets start 12 bytes before. Then 7, and offsets to 32 and 40.
         for word in [12_u32, 7, 32 - 24, 40 - 28] {
             bytes.extend(word.to_le_bytes());
         }
-        // At 32: a text of three bytes. At 40: a list of a text.
+        // At 32: a string of three bytes. At 40: a list of one string.
         bytes.extend([3, 0, 0, 0, b'a', 0xff, b'c', 0]);
         bytes.extend([1, 0, 0, 0, 4, 0, 0, 0]);
-        // At 48.
+        // At 48: that string.
         bytes.extend([1, 0, 0, 0, b'x']);
         bytes
     }
@@ -233,7 +232,7 @@ mod tests {
             for byte in [0, 1, 3, 0x7f, 0x80, 0xff] {
                 let mut bytes = good.clone();
                 bytes[at] = byte;
-                // No panic; what is read is within the buffer.
+                // Reads must not panic or leave the buffer.
                 let _read = read(&bytes);
                 let table = FlatTable::root(&bytes);
                 let _tables = table.and_then(|table| {

@@ -1,4 +1,4 @@
-//! Tables that lie, are altered, or lead astray.
+//! Hostile tables: wrong, changed, or with false offsets.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn altered(form: &IndexedArchive, change: impl FnOnce(&mut Value)) -> String {
     }
 }
 
-/// Returns the entry of a name: the last one.
+/// Returns the last entry with this name.
 fn entry<'v>(json: &'v mut Value, name: &str) -> &'v mut Value {
     let entries = json["entries"].as_array_mut().unwrap();
     entries
@@ -43,7 +43,7 @@ fn entry<'v>(json: &'v mut Value, name: &str) -> &'v mut Value {
 
 type Change = fn(&mut Value);
 
-/// Changes of a table, and what the errors say.
+/// Changes to a table, and parts of the expected errors.
 const LIES: &[(Change, &str)] = &[
     (|json| json["version"] = json!(2), "version 2"),
     (|json| json["entries"] = json!({}), "invalid type: map"),
@@ -135,7 +135,7 @@ fn tables_that_lie_are_refused_with_the_entry() {
     for form in [estargz(&plain, &options), zstd_chunked(&plain, &options)] {
         assert_eq!(altered(&form, |_| ()), "");
         for (number, (change, expected)) in LIES.iter().enumerate() {
-            // A form whose last piece says no length has it from the file.
+            // In a form without the length of the last chunk, the file determines it.
             let error = altered(&form, change);
             assert!(error.contains(expected), "{number}: {error} for {expected}");
             assert!(error.contains("0x"), "{number}: {error}");
@@ -149,7 +149,7 @@ fn pieces_that_overlap_or_lie_elsewhere_are_refused() {
     let options = IndexedOptions::default();
     let (gzip, zstd) = (estargz(&plain, &options), zstd_chunked(&plain, &options));
     let place = |json: &mut Value, name: &str| entry(json, name)["offset"].as_u64().unwrap();
-    // Two files in one place.
+    // Two files at one location.
     for form in [&gzip, &zstd] {
         let error = altered(form, |json| {
             let other = place(json, "./etc/twice");
@@ -181,14 +181,14 @@ fn pieces_that_overlap_or_lie_elsewhere_are_refused() {
         entry(json, "./etc/twice")["offset"] = json!(1_u64 << 40)
     });
     assert!(error.contains("behind the data"), "{error}");
-    // Zeros where there are none are no business of the archive: the digest of the table vouches for them.
-    // A member that is not one: the bytes there do not decode.
+    // False zeros are accepted, because the trusted digest covers the table. An offset that is not
+    // the start of a member does not decode.
     let error = altered(&gzip, |json| {
         let other = place(json, "./etc/passwd") + 1;
         entry(json, "./etc/passwd")["offset"] = json!(other);
     });
     assert!(error.contains("damaged"), "{error}");
-    // A piece that is longer than a block may be, in a member that has one.
+    // A chunk that exceeds the maximum block length.
     let error = altered(&gzip, |json| {
         entry(json, "./etc/passwd")["innerOffset"] = json!(1_u64 << 40)
     });
@@ -229,7 +229,7 @@ fn footers_that_lead_astray_are_refused() {
     old.extend(format!("{:016x}STARGZ", form.data_len).as_bytes());
     old.extend(b"\x01\0\0\xff\xff\0\0\0\0\0\0\0\0");
     assert!(open(&old, form.table.clone()).is_ok());
-    // A table of another digest.
+    // The digest of another table.
     let mut table = form.table.clone();
     table.digest[0] ^= 1;
     let error = open(&form.blob, table).err().unwrap().to_string();

@@ -1,4 +1,5 @@
-//! Archives with tables of contents: read by the table as without it, and refused where the table lies.
+//! Archives with tables of contents: they read the same with and without the table, and hostile
+//! tables are refused.
 
 mod lies;
 
@@ -34,7 +35,7 @@ fn noise(len: u32) -> Vec<u8> {
     (0..len).map(mixed).collect()
 }
 
-/// Makes an archive of every kind of node, with files of several chunks and holes.
+/// Returns an archive of every kind of node, with files of several chunks and holes.
 fn plain() -> Vec<u8> {
     let large = noise(200_000);
     let holes = [noise(1000), vec![0; 150_000], noise(10)].concat();
@@ -55,7 +56,8 @@ fn plain() -> Vec<u8> {
     ])
 }
 
-/// Returns archives that other programs made, and such of [`plain`]; each after the archive that it is of.
+/// Returns archives made by other programs, and indexed forms of [`plain`], each paired with its
+/// plain archive.
 fn forms() -> Vec<(Vec<u8>, IndexedArchive)> {
     let (layer, plain) = (fixture_layer(), plain());
     let options = IndexedOptions::default();
@@ -65,7 +67,7 @@ fn forms() -> Vec<(Vec<u8>, IndexedArchive)> {
     fixtures.into_iter().chain(made).collect()
 }
 
-/// Reads all files by the engine.
+/// Reads all files through the engine.
 fn model(fs: Arc<dyn FileSystem>, source: Arc<dyn ReadAt>) -> Result<TreeModel> {
     let options = EngineOptions::default();
     let reader = reader_on(Arc::clone(&fs), source, options, Limits::default());
@@ -96,7 +98,7 @@ fn the_table_shows_the_tree_of_the_archive() {
             found
         };
         assert_eq!(attributes(&fs), attributes(&without));
-        // Without the digest of its table it is an archive like others.
+        // Without the digest of its table, it opens like any other archive.
         let whole = open_source(source, None).unwrap();
         let landmark = node(&whole, ".prefetch.landmark").or(node(&whole, ".no.prefetch.landmark"));
         let has_landmark = form.json.contains(".prefetch.landmark");
@@ -154,14 +156,15 @@ fn what_is_before_the_landmark_is_wanted_ahead() {
         assert!(offset > Some(1000), "{offset:?}");
         assert_eq!(range, 0..offset.unwrap());
     }
-    // Where a member holds the landmark and what is before it, all of the member.
+    // If a member contains the landmark and data before it, the whole member is prefetched.
     let (range, _, mut json) = wanted(&merged);
     json = json.replace("\"offset\":null", "\"innerOffset\":70000");
     let data = merged.blob[..merged.data_len].to_vec();
     assert_eq!(wanted(&estargz_of(data, &json)).0, range);
 }
 
-/// Alters each byte before the table, in steps, and reads all: no other bytes come than those of the tree.
+/// Changes bytes before the table at regular steps, and reads everything: only bytes of the tree
+/// are returned.
 #[test]
 fn no_altered_byte_is_served() {
     for (_, form) in forms() {
@@ -179,7 +182,7 @@ fn no_altered_byte_is_served() {
             let fs = open(&blob, form.table.clone()).unwrap();
             tried += 1;
             match model(Arc::new(fs), source) {
-                // A header between the chunks, or a byte that means the same.
+                // The changed byte was in a header between the chunks, or has no effect.
                 Ok(tree) => expected.assert_same(&tree, &Keeps::EVERYTHING),
                 Err(Error::Corrupt(_)) => refused += 1,
                 Err(error) => panic!("{error}"),
@@ -190,7 +193,7 @@ fn no_altered_byte_is_served() {
             let mut blob = form.blob.clone();
             blob[at] ^= 0x10;
             match open(&blob, form.table.clone()) {
-                // Bytes of gzip that mean nothing, and all behind the table of zstd:chunked.
+                // The changed byte has no meaning in gzip, or follows the table of zstd:chunked.
                 Ok(_) | Err(Error::Corrupt(_)) => {}
                 Err(error) => panic!("{error}"),
             }

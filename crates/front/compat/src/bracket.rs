@@ -1,24 +1,24 @@
-//! Bracket expressions of patterns, `[a-z]` and the like, as classes of the crate `regex`.
+//! Translates bracket expressions of patterns, such as `[a-z]`, to classes of the crate `regex`.
 //!
-//! Every member is written as a number. So nothing in a class has a meaning that the crate alone gives to it, as
-//! `&&` or `\d`.
+//! Every member is written as a number, so that syntax of the crate such as `&&` or `\d` cannot
+//! occur in a class.
 
-/// The kind of pattern that a bracket expression is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// A pattern of a shell: `!` negates too, and a backslash quotes the next byte.
+    /// A shell pattern: `!` negates too, and a backslash quotes the next byte.
     Shell,
-    /// An extended regular expression of POSIX: a backslash is a member as any other byte.
+    /// A POSIX extended regular expression: a backslash is an ordinary member.
     Extended,
 }
 
-/// Adds a byte that stands for itself.
+/// Appends a byte that matches itself.
 pub fn literal(out: &mut String, byte: u8) {
     out.push_str(&format!("\\x{byte:02x}"));
 }
 
-/// Translates what follows a `[`. Returns the class, and the pattern behind it; nothing where it does not end, or
-/// has members that are equivalence classes or collating symbols.
+/// Translates the pattern after a `[`. Returns the class, and the pattern after the closing
+/// bracket. Returns `None` without a closing bracket, or for equivalence classes and collating
+/// symbols.
 pub fn class(rest: &[u8], dialect: Dialect) -> Option<(String, &[u8])> {
     let (negated, mut rest) = match rest {
         [b'^', rest @ ..] => (true, rest),

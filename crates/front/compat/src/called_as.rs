@@ -1,11 +1,11 @@
-//! Names of other programs that forerun answers to when it is started by a link with that name.
+//! Names of other programs. forerun acts as such a program when it is started through a link with
+//! that name.
 //!
-//! Here are the names only; `compat` does what the programs do.
+//! This module has only the names; `compat` implements the programs.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A program whose name forerun answers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Squashfuse,
@@ -26,7 +26,6 @@ pub enum Program {
     MountExfat,
 }
 
-/// The programs, by name.
 const NAMES: &[(&str, Program)] = &[
     ("squashfuse", Program::Squashfuse),
     ("squashfuse_ll", Program::SquashfuseLl),
@@ -47,7 +46,7 @@ const NAMES: &[(&str, Program)] = &[
     ("mount.exfat-fuse", Program::MountExfat),
 ];
 
-/// Returns the program that a process with these arguments was started as, unless that is forerun.
+/// Returns the program that `argv[0]` names, or `None` for forerun itself.
 pub fn program(argv: &[OsString]) -> Option<Program> {
     let name = Path::new(argv.first()?).file_name()?;
     let found = NAMES.iter().find(|(known, _)| name == *known);

@@ -1,4 +1,4 @@
-//! The commands of forerun that some of the programs are built on. The program passes them.
+//! The forerun commands that these programs use. The caller passes them as function pointers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,36 +12,36 @@ use crate::error::Result;
 use crate::target::Target;
 
 pub struct Commands {
-    /// Returns whether this process serves a mount for one that has returned to the caller.
+    /// Returns whether this process serves a mount in the background, after its parent has returned
+    /// to the user.
     pub is_in_background: fn() -> bool,
     pub mount: fn(&Context, &MountCall) -> Result,
-    /// Changes the label of a volume.
     pub label: fn(&Context, ImageArgs, String) -> Result,
-    /// Makes an empty exFAT volume.
+    /// Creates an empty exFAT volume.
     pub make_volume: fn(&Context, &VolumeCall) -> Result,
     pub repair: fn(&Context, RepairCall) -> Result,
-    /// Writes a tree as an image, and a file with data besides it.
+    /// Writes a tree as an image, and optionally the data of its files to another file.
     pub make_image: MakeImage,
 }
 
 type MakeImage = fn(&Context, &Writer, &mut Tree, (Target, Option<Target>), &Path) -> Result;
 
-/// A mount that a program asks for.
+/// A mount that a program requests.
 #[derive(Default)]
 pub struct MountCall {
     pub image: PathBuf,
     pub dir: PathBuf,
     pub format: &'static str,
-    /// Words of `-o`.
+    /// The arguments of `-o`.
     pub options: Vec<String>,
     pub foreground: bool,
     /// `allow_other` does not imply `default_permissions`.
     pub permissive: bool,
-    /// The time without requests after which a mount that is not in use is taken down.
+    /// An unused mount without requests for this time is unmounted.
     pub idle: Option<Duration>,
 }
 
-/// A volume that replaces what a file or device holds.
+/// A volume that replaces the contents of a file or device.
 pub struct VolumeCall {
     pub output: PathBuf,
     pub label: Option<String>,
@@ -53,6 +53,6 @@ pub struct VolumeCall {
 pub struct RepairCall {
     pub image: ImageArgs,
     pub yes: bool,
-    /// Keeps clusters that belong to nothing as files.
+    /// Keeps lost clusters as files.
     pub lost_found: bool,
 }

@@ -1,13 +1,15 @@
-//! Extended regular expressions of POSIX, as the C library reads them, for the crate `regex`.
+//! Translates POSIX extended regular expressions, in the dialect of the GNU C library, for the
+//! crate `regex`.
 //!
-//! The two agree on most of an expression, but not on backslashes. In brackets the C library takes a backslash
-//! for a member: `[^\x2f]`, which Apptainer passes, is any byte but a backslash, `x`, `2` and `f`. Outside of
-//! brackets `\d` or `\x` is the letter. What the crate cannot match is refused: back references, equivalence
-//! classes and collating symbols.
+//! The two agree on most syntax, but not on backslashes. In brackets, the C library treats a
+//! backslash as a member: `[^\x2f]`, which Apptainer passes, is any byte except a backslash, `x`,
+//! `2` and `f`. Outside of brackets, `\d` or `\x` is the letter. Expressions that the crate cannot
+//! match are refused: back references, equivalence classes and collating symbols.
 
 use super::bracket::{Dialect, class, literal};
 
-/// Translates an expression; nothing for one that the C library refuses or the crate cannot match.
+/// Translates an expression. Returns `None` if the C library refuses it or the crate cannot match
+/// it.
 pub fn extended(expression: &[u8]) -> Option<String> {
     let mut out = String::from("(?s-u)");
     let mut rest = expression;
@@ -47,8 +49,8 @@ pub fn extended(expression: &[u8]) -> Option<String> {
     Some(out)
 }
 
-/// Translates the byte behind a backslash: some have a meaning in the GNU C library, and all others stand for
-/// themselves.
+/// Translates the byte after a backslash. Some bytes have a meaning in the GNU C library; all
+/// others match themselves.
 fn escape(out: &mut String, escaped: u8) -> Option<()> {
     match escaped {
         b'w' | b'W' | b's' | b'S' | b'b' | b'B' | b'<' | b'>' => {
@@ -63,8 +65,8 @@ fn escape(out: &mut String, escaped: u8) -> Option<()> {
     Some(())
 }
 
-/// Parses what follows a `{`. Returns the interval for the crate, and the expression behind it; nothing for one
-/// that the C library refuses.
+/// Parses an interval after its `{`. Returns the interval in the crate's syntax, and the rest of
+/// the expression; `None` if the C library refuses it.
 fn interval(rest: &[u8]) -> Option<(String, &[u8])> {
     let end = rest.iter().position(|byte| *byte == b'}')?;
     let text = std::str::from_utf8(rest.get(..end)?).ok()?;

@@ -1,4 +1,5 @@
-//! The command lines of programs that mount with libfuse: `-o` with words, and `-f`, `-d` and `-s`.
+//! The command lines of programs that mount with libfuse: `-o` with a list, and `-f`, `-d` and
+//! `-s`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -30,33 +31,33 @@ pub const WORDS: &[Opt<FuseCall>] = options! {
         call.idle = (seconds > 0).then(|| Duration::from_secs(seconds));
         Ok(())
     });
-    // Without root they are accepted without effect, as fusermount3 does it.
+    // Without root, these are accepted without effect, like in fusermount3.
     "suid" | "dev" => Word(|call, word, _| if call.is_root { call.pass_on(word) } else { Ok(()) });
     "debug" => Set(|call| call.debug = true);
-    // Nothing is written, and times of access are not kept.
+    // Mounts are read-only and keep no access times.
     "sync" | "async" | "dirsync" | "atime" | "noatime" | "diratime" | "nodiratime" | "relatime" => Nothing;
-    // The number of threads and the size of requests are found without them.
+    // forerun chooses the number of threads and the size of requests itself.
     "clone_fd" | "max_idle_threads=" | "max_threads=" | "max_read=" | "max_readahead=" | "async_read" | "sync_read"
         | "splice_read" | "splice_write" | "splice_move" | "no_splice_read" | "no_splice_write" | "no_splice_move"
         | "big_writes" => Nothing;
-    // An image does not change, so the kernel keeps all it knows of it.
+    // An image does not change, so the kernel caches everything.
     "kernel_cache" | "auto_cache" | "noauto_cache" | "attr_timeout=" | "entry_timeout=" | "negative_timeout="
         | "ac_attr_timeout=" | "noforget" | "use_ino" | "readdir_ino" | "hard_remove" => Nothing;
-    // Of libfuse 2: a mount hides what is below it in any case.
+    // From libfuse 2. A mount always hides the contents of its mountpoint.
     "nonempty" => Nothing;
     "nofail" | "_netdev" | "user=" => Nothing;
 };
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FuseCall {
     pub operands: Vec<OsString>,
     pub foreground: bool,
     pub debug: bool,
-    /// The words for the mount.
+    /// The options for the mount.
     pub options: Vec<String>,
     pub idle: Option<Duration>,
-    /// The process has the rights of root.
+    /// The process runs as root.
     is_root: bool,
 }
 
@@ -77,14 +78,14 @@ impl FuseCall {
         )))
     }
 
-    /// Hands a word to the mount, which knows it under the same name.
+    /// Passes an option to the mount under the same name.
     pub fn pass_on(&mut self, word: &str) -> Parsed {
         self.options.push(word.to_string());
         Ok(())
     }
 }
 
-/// Parses the words after the program's name.
+/// Parses the arguments after the program's name.
 pub fn parse(
     tables: &[&'static [Opt<FuseCall>]],
     words: &[OsString],

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Names of users and groups, as `/etc/passwd` and `/etc/group` have them.
+/// User and group names from `/etc/passwd` and `/etc/group`.
 #[derive(Default)]
 pub struct Names {
     users: HashMap<u32, String>,
@@ -10,7 +10,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Reads the names. Where a file cannot be read, numbers are shown.
+    /// Reads the names. If a file cannot be read, the programs show numbers.
     pub fn read() -> Self {
         let read = |file| std::fs::read_to_string(file).unwrap_or_default();
         Self {
@@ -19,18 +19,16 @@ impl Names {
         }
     }
 
-    /// Returns the name of a user.
     pub fn user(&self, id: u32) -> Option<&str> {
         self.users.get(&id).map(String::as_str)
     }
 
-    /// Returns the name of a group.
     pub fn group(&self, id: u32) -> Option<&str> {
         self.groups.get(&id).map(String::as_str)
     }
 }
 
-/// Parses lines with a name first and a number third, separated by colons.
+/// Parses lines of fields separated by colons: the first is the name, the third the number.
 fn parse(text: &str) -> HashMap<u32, String> {
     let mut names = HashMap::new();
     for line in text.lines() {

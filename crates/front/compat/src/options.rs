@@ -1,4 +1,4 @@
-//! Options of the programs: each has a table with the names of its options and what they do to the call.
+//! Option parsing. Each program has a table of its options and of their effects on the parsed call.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -7,34 +7,34 @@ use std::str::FromStr;
 
 use crate::complain;
 
-/// The words of a command line that were not read yet.
+/// The remaining arguments of a command line.
 pub type Words<'w> = std::slice::Iter<'w, OsString>;
 
 pub type Parsed<T = ()> = Result<T, Refusal>;
 
-/// The reason why a command line is not followed.
+/// The reason why a command line is not executed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The usage is asked for.
+    /// The user asked for the usage.
     Help,
-    /// The version is asked for.
+    /// The user asked for the version.
     Version,
-    /// The message, which may be empty, and the usage.
+    /// An error message, which may be empty, to be printed with the usage.
     Usage(String),
     Told(String),
 }
 
-/// How a program answers a command line that it does not follow.
+/// The texts with which a program responds to a refused command line.
 pub struct Manual<'m> {
-    /// Its name and the version whose options it has.
+    /// The program's name, and the version whose options are supported.
     pub version: &'m str,
     pub usage: &'m str,
-    /// The exit status of a mistake.
+    /// The exit status of a usage error.
     pub mistake: u8,
 }
 
 impl Manual<'_> {
-    /// Answers. Returns the exit status.
+    /// Prints the response. Returns the exit status.
     pub fn answer(&self, refusal: Refusal) -> u8 {
         match refusal {
             Refusal::Help => return print(self.usage),
@@ -46,7 +46,7 @@ impl Manual<'_> {
                 return self.mistake;
             }
         }
-        // Without standard error nothing can be told.
+        // Without standard error, nothing can be reported.
         let _ = io::stderr().write_all(self.usage.as_bytes());
         self.mistake
     }
@@ -60,33 +60,33 @@ impl Manual<'_> {
 
 /// Prints text. Returns the exit status.
 pub fn print(text: &str) -> u8 {
-    // Without standard output nothing can be told.
+    // Without standard output, nothing can be printed.
     let _ = io::stdout().write_all(text.as_bytes());
     0
 }
 
-/// An option: a row of a table.
 pub struct Opt<C: 'static> {
-    /// With their dashes. One that ends with `*` stands for all words that begin so, and the rest is the value.
+    /// Names with their dashes. A name that ends with `*` matches all arguments with that prefix;
+    /// the rest is the value.
     pub names: &'static [&'static str],
     pub effect: Effect<C>,
 }
 
-/// The effect of an option on the call.
 pub enum Effect<C> {
     Nothing,
     Help,
     Version,
     Set(fn(&mut C)),
-    /// Takes a value. The text is told where it is missing or cannot be; `{}` in it is the name.
+    /// Takes a value. The text is the message for a missing or invalid value, with `{}` for the
+    /// name.
     Value(&'static str, fn(&mut C, &Value<'_>) -> Parsed),
-    /// Takes a value behind `=` or, of a short option, in the same word.
+    /// Takes an optional value, after `=` or, for a short option, in the same argument.
     Perhaps(fn(&mut C, Option<&OsStr>)),
-    /// Gets the word itself, and takes as many of the next words as it likes.
+    /// Gets the argument itself, and consumes any number of the following ones.
     Word(fn(&mut C, &str, &mut Words<'_>) -> Parsed),
 }
 
-/// Makes a table of options.
+/// Builds a table of options.
 macro_rules! options {
     ($($($name:literal)|+ => $effect:expr;)*) => {
         &[$($crate::options::Opt { names: &[$($name),+], effect: $effect }),*]
@@ -96,11 +96,11 @@ pub(crate) use options;
 
 /// The value of an option.
 pub struct Value<'v> {
-    /// The name of the option, or in a list the whole word.
+    /// The name of the option; in a list, the whole item.
     pub name: &'v str,
     pub given: &'v OsStr,
     complaint: &'v str,
-    /// Creates the refusal with a message.
+    /// Converts a message to a refusal.
     refusal: &'v dyn Fn(String) -> Refusal,
 }
 
@@ -132,24 +132,23 @@ impl Value<'_> {
         parse_size(self.given).ok_or_else(|| self.invalid())
     }
 
-    /// Creates the refusal of a value that is missing or cannot be.
+    /// Returns the refusal of a missing or invalid value.
     pub fn invalid(&self) -> Refusal {
         (self.refusal)(self.complaint.replace("{}", self.name))
     }
 
-    /// Refuses the value with this message.
+    /// Refuses the value with a message.
     pub fn refuse<T>(&self, message: impl Into<String>) -> Parsed<T> {
         Err((self.refusal)(message.into()))
     }
 }
 
-/// Parses a decimal number.
 pub fn parse_number<N: FromStr>(word: &OsStr) -> Option<N> {
     let text = word.to_str().filter(|text| !text.starts_with('+'))?;
     text.parse().ok()
 }
 
-/// Parses a number of bytes, which K, M or G may follow.
+/// Parses a number of bytes with an optional suffix K, M or G.
 pub fn parse_size(word: &OsStr) -> Option<u64> {
     let (digits, shift) = match word.as_bytes() {
         [digits @ .., b'k' | b'K'] => (digits, 10),
@@ -161,32 +160,34 @@ pub fn parse_size(word: &OsStr) -> Option<u64> {
     count.checked_mul(1 << shift)
 }
 
-/// Refuses with this message alone.
+/// Refuses with this message and no usage.
 pub fn told<T>(message: impl Into<String>) -> Parsed<T> {
     Err(Refusal::Told(message.into()))
 }
 
-/// The way in which options are written.
+/// The syntax of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grammar {
-    /// That of getopt_long(3): short options in groups, long ones with one or two words, operands anywhere.
+    /// Like getopt_long(3): grouped short options, long options with the value attached or
+    /// separate, operands anywhere.
     Getopt,
-    /// That of squashfs-tools: a word is an option, and the first one without a dash is an operand, as are all behind
-    /// it. The text is told of an unknown option.
+    /// Like squashfs-tools: one option per argument. The first argument without a dash and all
+    /// after it are operands. The text is the message for an unknown option.
     Words(&'static str),
-    /// That of libfuse: a word is an option, and operands are anywhere.
+    /// Like libfuse: one option per argument, operands anywhere.
     Fuse,
 }
 
 /// The options of a program.
 pub struct Options<'o, C: 'static> {
-    /// What messages call it.
+    /// The program's name in messages.
     pub program: &'o str,
     pub grammar: Grammar,
     pub tables: &'o [&'static [Opt<C>]],
 }
 
-/// Applies the words after the program's name to the call, as getopt_long(3) reads them. Returns the operands.
+/// Applies the arguments after the program's name to the call, like getopt_long(3). Returns the
+/// operands.
 pub fn getopt<C>(
     program: &str,
     table: &'static [Opt<C>],
@@ -202,7 +203,7 @@ pub fn getopt<C>(
 }
 
 impl<C> Options<'_, C> {
-    /// Applies the words after the program's name to the call. Returns the operands.
+    /// Applies the arguments after the program's name to the call. Returns the operands.
     pub fn parse(&self, words: &[OsString], call: &mut C) -> Parsed<Vec<OsString>> {
         let mut operands = Vec::new();
         let mut words = words.iter();
@@ -267,7 +268,7 @@ impl<C> Options<'_, C> {
         Err(self.unknown(&text))
     }
 
-    /// Creates the refusal of a word that is no option.
+    /// Returns the refusal of an unknown option.
     pub fn unknown(&self, word: &str) -> Refusal {
         match self.grammar {
             Grammar::Words(unknown) => {
@@ -369,8 +370,8 @@ fn apply<C>(
     Ok(())
 }
 
-/// Applies a list such as `ro,uid=5` to the call; the names of words with values end with `=`. Hands words that the
-/// table has not to `other`.
+/// Applies a list such as `ro,uid=5` to the call. Names of items with values end with `=`. Passes
+/// items that are not in the table to `other`.
 pub fn apply_list<C>(
     table: &[Opt<C>],
     list: &str,
@@ -378,7 +379,7 @@ pub fn apply_list<C>(
     mut other: impl FnMut(&mut C, &str) -> Parsed,
 ) -> Parsed {
     for word in split_list(list) {
-        // Words of fstab for other programs.
+        // Items of fstab for other programs.
         if word.is_empty() || word.starts_with("x-") || word.starts_with("X-") {
             continue;
         }
@@ -395,7 +396,7 @@ pub fn apply_list<C>(
     Ok(())
 }
 
-/// Splits at commas that no backslash precedes; the backslashes stay.
+/// Splits at commas without a preceding backslash. The backslashes stay.
 fn split_list(list: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     list.split(move |char: char| {

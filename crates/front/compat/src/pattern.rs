@@ -1,19 +1,19 @@
 //! Patterns of `unsquashfs` and `mksquashfs`: names in an image, component by component.
 //!
-//! A pattern selects what it names and all below it, and the directories that lead there. A component is a
-//! pattern of a shell, a regular expression, or a name.
+//! A pattern selects the entries that it matches, everything below them, and the directories above
+//! them. A component is a shell pattern, a regular expression, or a name.
 
 use regex::bytes::Regex;
 
 use super::bracket::{Dialect, class, literal};
 use super::extended::extended;
 
-/// How components are read.
+/// The syntax of components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// As a shell does, with the groups of extended patterns; `!(...)` only as a whole component.
+    /// Shell patterns with extended groups; `!(...)` only as a whole component.
     Shell,
-    /// As extended regular expressions of POSIX, which match a part of the name.
+    /// POSIX extended regular expressions, which match a part of the name.
     Regex,
     Names,
 }
@@ -23,7 +23,7 @@ enum Component {
     Pattern {
         regex: Regex,
         takes_hidden: bool,
-        /// Matches what the expression does not.
+        /// Inverts the match.
         negated: bool,
     },
 }
@@ -43,7 +43,7 @@ impl Component {
 
 /// The entries that a command line selects.
 pub struct PathChoice {
-    /// Nothing where all are.
+    /// `None` selects all entries.
     extract: Option<Vec<Vec<Component>>>,
     exclude: Vec<Vec<Component>>,
     max_depth: Option<usize>,
@@ -69,8 +69,8 @@ impl PathChoice {
         })
     }
 
-    /// Returns whether an entry is selected, or a directory that leads to what may be. The path has no
-    /// leading slash; that of the root is empty.
+    /// Returns whether an entry is selected, or is a directory that may contain selected entries.
+    /// The path has no leading slash; that of the root is empty.
     pub fn takes(&self, path: &[u8], is_dir: bool) -> bool {
         if path.is_empty() {
             return true;
@@ -91,7 +91,7 @@ impl PathChoice {
         is_wanted && !self.exclude.iter().any(covers)
     }
 
-    /// Returns whether an entry is what a pattern ends with.
+    /// Returns whether a pattern matches the entry itself, not only a directory above it.
     pub fn names(&self, path: &[u8]) -> bool {
         let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
         let is_end =
@@ -100,15 +100,15 @@ impl PathChoice {
     }
 }
 
-/// Entries that `mksquashfs` leaves out.
+/// Entries that `mksquashfs` excludes.
 pub struct PathExcludes {
-    /// From the root of the tree.
+    /// Matched from the root of the tree.
     anchored: Vec<Vec<Component>>,
     anywhere: Vec<Vec<Component>>,
 }
 
 impl PathExcludes {
-    /// Parses the patterns; those behind `... ` match in any directory. The error is a message.
+    /// Parses the patterns. Patterns after `... ` match in any directory. The error is a message.
     pub fn new(patterns: &[Vec<u8>], syntax: Syntax) -> Result<Self, String> {
         let mut excludes = Self {
             anchored: Vec::new(),
@@ -126,7 +126,8 @@ impl PathExcludes {
         Ok(excludes)
     }
 
-    /// Returns whether a pattern names this very path, which has no leading slash.
+    /// Returns whether a pattern matches this path, which has no leading slash, and not only a
+    /// directory above it.
     pub fn match_path(&self, path: &[u8]) -> bool {
         let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
         let is_whole =
@@ -140,7 +141,7 @@ impl PathExcludes {
     }
 }
 
-/// Returns whether as many components match as both have.
+/// Compares the common number of leading components.
 fn fits(pattern: &[Component], names: &[&[u8]]) -> bool {
     let mut pairs = pattern.iter().zip(names);
     pairs.all(|(component, name)| component.matches(name))
@@ -206,7 +207,7 @@ fn is_negated(pattern: &[u8]) -> bool {
     end.is_some_and(|end| end + 1 == rest.len())
 }
 
-/// Translates a pattern of a shell into a regular expression; nothing for `!(...)`.
+/// Translates a shell pattern to a regular expression; `None` for `!(...)`.
 fn shell(pattern: &[u8]) -> Option<String> {
     let mut out = String::from("(?s-u)^");
     let mut groups = Vec::new();
@@ -244,7 +245,7 @@ fn shell(pattern: &[u8]) -> Option<String> {
             byte => literal(&mut out, *byte),
         }
     }
-    // A group that does not end is no group; what is there matches nothing then.
+    // A group without an end is not a group. Its contents then match nothing.
     out.push_str(&")".repeat(groups.len()));
     out.push('$');
     Some(out)

@@ -1,7 +1,7 @@
-//! `squashfuse` and `squashfuse_ll`: mounts of SquashFS images.
+//! `squashfuse` and `squashfuse_ll`: mount SquashFS images.
 //!
-//! The two take the same options here. They differ in exit codes, and a bad mountpoint makes `squashfuse_ll`
-//! print its usage.
+//! The two accept the same options. They differ in exit codes, and for a bad mountpoint
+//! `squashfuse_ll` prints its usage.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -13,15 +13,13 @@ use crate::fuse_words::{FuseCall, TABLE, parse};
 use crate::options::Refusal;
 use crate::{MountCall, Start, complain};
 
-/// The version whose options these are.
+/// The version whose options are supported.
 const VERSION: &str = "0.5.2";
 
-/// The interface of libfuse that the program uses, which decides its exit codes.
+/// The libfuse interface of the program, which decides its exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// `squashfuse`.
     High,
-    /// `squashfuse_ll`.
     Low,
 }
 
@@ -44,7 +42,7 @@ impl Level {
 const USAGE: u8 = 254;
 const NO_IMAGE: u8 = 255;
 
-/// Mounts. Returns the exit status.
+/// Mounts the image. Returns the exit status.
 pub fn run(start: &Start<'_>, level: Level) -> u8 {
     let name = start.name;
     let call = match parse(&[TABLE], start.words, rustix::process::geteuid().is_root()) {
@@ -82,7 +80,7 @@ pub fn run(start: &Start<'_>, level: Level) -> u8 {
     )
 }
 
-/// Checks the mountpoint as libfuse does. Returns the exit status where it cannot be one.
+/// Checks the mountpoint like libfuse does. Returns the exit status if it is unusable.
 fn check_place(name: &OsStr, dir: &Path, is_timed: bool, level: Level) -> Result<(), u8> {
     if forerun_fuse::is_descriptor(dir) {
         if is_timed {
@@ -102,7 +100,7 @@ fn check_place(name: &OsStr, dir: &Path, is_timed: bool, level: Level) -> Result
     })
 }
 
-/// Returns the mount of an image of that format.
+/// Returns the mount of an image with the given format.
 pub fn mount_call(
     name: &OsStr,
     format: &'static str,
@@ -160,7 +158,7 @@ FUSE options:
     -o opt,...             mount options, such as ro, allow_other or nosuid
 ";
 
-/// Returns the whole usage.
+/// Returns the complete usage.
 pub fn usage_text(name: &str) -> String {
     format!("{}{GENERAL}", own_usage(name))
 }
@@ -183,7 +181,7 @@ fn usage(name: &OsStr) -> u8 {
     let forerun = env!("CARGO_PKG_VERSION");
     let own = own_usage(&name.to_string_lossy());
     let text = format!("squashfuse {VERSION} (forerun {forerun})\n\n{own}");
-    // Without standard output or standard error nothing can be told.
+    // Without standard output or standard error, nothing can be printed.
     let _ = io::stderr().write_all(text.as_bytes());
     let _ = io::stdout().write_all(GENERAL.as_bytes());
     USAGE

@@ -1,5 +1,3 @@
-//! `mkcomposefs`, `mount.composefs` and `composefs-info`.
-
 pub mod info;
 pub mod mkfs;
 pub mod mount;
@@ -10,7 +8,7 @@ use crate::error::Failure;
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// Tells a failure behind the name of the program.
+/// Prints a failure with the name of the program.
 fn tell(program: &str, failure: &Failure) {
     complain(&format!("{program}: {}", in_one_line(failure)));
 }

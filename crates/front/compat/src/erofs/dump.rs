@@ -1,5 +1,3 @@
-//! `dump.erofs`: describes EROFS images and files in them.
-
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +18,7 @@ use crate::output::Output;
 use crate::{begin, complain};
 
 const DONE: u8 = 0;
-/// Exit statuses of errors: the numbers of the system, negative, as a byte.
+/// Exit statuses of errors: the negative `errno` as a byte.
 const NO_FILE: u8 = 254;
 const DAMAGED: u8 = 251;
 const MISTAKE: u8 = 234;
@@ -54,14 +52,14 @@ pub const TABLE: &[Opt<DumpErofs>] = options! {
     "--ls" => Set(|call| call.list = true);
 };
 
-/// A file that is asked for.
+/// The file to describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Path(OsString),
     Nid(u64),
 }
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DumpErofs {
     image: OsString,
@@ -81,7 +79,6 @@ fn parse(name: &str, words: &[OsString]) -> Parsed<DumpErofs> {
     Ok(call)
 }
 
-/// Runs the program. Returns the exit status.
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(&name.to_string_lossy(), words) {
         Ok(call) => call,
@@ -128,7 +125,7 @@ fn describe(call: &DumpErofs, image: &Image) -> Result<()> {
             Wanted::Path(path) => path.to_string_lossy().into_owned(),
             Wanted::Nid(nid) => nid.to_string(),
         };
-        // The program tells of a file that is not there, and returns 0.
+        // Like the original, reports a missing file and returns 0.
         match file(call, image, wanted, &zone) {
             Ok(found) => {
                 let node = found.node;
@@ -149,13 +146,13 @@ fn describe(call: &DumpErofs, image: &Image) -> Result<()> {
     out.finish()
 }
 
-/// Returns the driver of an image.
+/// Returns the EROFS driver of an image.
 pub fn driver(image: &Image) -> Result<&Erofs> {
     let missing = || Failure::usage("the image was opened as another format");
     image.driver().ok_or_else(missing)
 }
 
-/// The features by their bits: those that readers may ignore, and the others.
+/// Feature bits with their names: those that readers may ignore, and the others.
 const COMPATIBLE: &[(u32, &str)] = &[(0x1, "sb_csum"), (0x2, "mtime")];
 const INCOMPATIBLE: &[(u32, &str)] = &[
     (0x1, "0padding"),
@@ -209,17 +206,16 @@ fn uuid(bytes: &[u8; 16]) -> String {
     parts.join("-")
 }
 
-/// A name of a directory, its node and kind.
+/// A directory entry: name, node and kind.
 type Listed = (Vec<u8>, NodeId, FileType);
 
-/// A file that was found.
 struct FoundFile {
     node: NodeId,
     text: String,
     entries: Vec<Listed>,
 }
 
-/// Returns the description of a file and, if that is asked for, the names in the directory.
+/// Returns the description of a file and, if requested, the names in the directory.
 fn file(call: &DumpErofs, image: &Image, wanted: &Wanted, zone: &TimeZone) -> Result<FoundFile> {
     let (fs, limits) = (image.reader().fs(), image.reader().limits());
     let find = |path: &[u8]| resolve(fs, path, FollowLast::No, limits);
@@ -274,7 +270,7 @@ fn print(out: &mut Output, wanted: &Wanted, found: FoundFile) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes that the data of a file take in the image.
+/// Returns the number of image bytes that the data of a file occupies.
 pub fn on_disk(erofs: &Erofs, size: u64, inode: &InodeFacts) -> u64 {
     match inode.compressed_blocks {
         Some(blocks) => u64::from(blocks) << erofs.superblock().blkszbits,
@@ -299,7 +295,7 @@ fn attributes(image: &Image, node: NodeId, metadata: &Metadata, zone: &TimeZone)
         FileType::Socket => "SOCK file",
         FileType::Symlink => "symlink file",
     };
-    // Without set-id and sticky bits, as the program shows it.
+    // Like the original, shows no set-id and sticky bits.
     let bits = metadata.mode & 0o777;
     let access = mode(metadata.kind, bits);
     let access = access.get(1..).unwrap_or_default();

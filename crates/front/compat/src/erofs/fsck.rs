@@ -60,7 +60,6 @@ pub const TABLE: &[Opt<FsckErofs>] = options! {
     "--no-sbcrc" => Nothing;
 };
 
-/// A command line that can be followed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FsckErofs {
     image: OsString,
@@ -87,7 +86,6 @@ fn parse(name: &str, words: &[OsString]) -> Parsed<FsckErofs> {
     Ok(call)
 }
 
-/// Runs the program. Returns the exit status.
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let call = match parse(&name.to_string_lossy(), words) {
         Ok(call) => call,
@@ -117,13 +115,13 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     }
 }
 
-/// Checks. Returns whether nothing is wrong.
+/// Checks the image. Returns whether it is sound.
 fn look(context: &Context, call: &FsckErofs, image: &Image) -> Result<bool> {
     let options = CheckOptions { quick: !call.whole };
     let progress = Progress::new(context, "checking", 0);
     let mut is_sound = true;
     check(image.reader(), options, &progress, &mut |finding| {
-        // The program does not know files of composefs, whose contents are elsewhere.
+        // The original ignores composefs files, whose contents are elsewhere.
         if matches!(&finding.error, Error::Corrupt(corrupt) if corrupt.check().is::<ContentsBelow>())
         {
             return;
@@ -146,7 +144,7 @@ fn look(context: &Context, call: &FsckErofs, image: &Image) -> Result<bool> {
     Ok(is_sound)
 }
 
-/// Prints what files take in the image of what they hold.
+/// Prints the ratio of stored bytes to file bytes.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Two digits after the point are shown.
 fn print_ratio(image: &Image) -> Result<()> {
     let map = forerun_pictures::ImageMap::survey(image.reader(), &mut |_, _| {})?;
@@ -157,7 +155,7 @@ fn print_ratio(image: &Image) -> Result<()> {
     out.finish()
 }
 
-/// Extracts. Returns whether all was done.
+/// Extracts the image. Returns whether it succeeded completely.
 fn unpack(
     context: &Context,
     call: &FsckErofs,
@@ -237,7 +235,7 @@ fn unpack(
     Ok(is_whole || failed())
 }
 
-/// Tells that not all was extracted. Returns false.
+/// Reports an incomplete extraction. Returns false.
 fn failed() -> bool {
     complain("<E> erofs: Failed to extract filesystem");
     false

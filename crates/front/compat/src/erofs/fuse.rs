@@ -1,4 +1,4 @@
-//! `erofsfuse`: mounts of EROFS images.
+//! `erofsfuse`: mounts EROFS images.
 
 use super::{tell, tell_unopened, usage};
 use crate::error::Failure;
@@ -18,15 +18,15 @@ const MANUAL: Manual<'_> = Manual {
     mistake: FAILED,
 };
 
-/// The options besides those of libfuse.
+/// The options in addition to those of libfuse.
 pub const TABLE: &[Opt<FuseCall>] = options! {
-    // A comma would begin another word.
+    // An unescaped comma would begin another option.
     "--device=*" => Value("", |call, value| call.pass_on(&format!("device={}", value.text().replace(',', "\\,"))));
     "--offset=*" => Value("", |call, value| call.apply(&format!("offset={}", value.text())));
     "--dbglevel=*" => Nothing;
 };
 
-/// Mounts. Returns the exit status.
+/// Mounts the image. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let is_root = rustix::process::geteuid().is_root();
     let call = match parse(&[TABLE, fuse_words::TABLE], start.words, is_root) {

@@ -37,7 +37,7 @@ pub const TABLE: &[Opt<Draft>] = options! {
         Ok(())
     });
     "-E" => Value("", |draft, value| {
-        // Values that newer versions know have no effect.
+        // Values that only newer versions know are ignored.
         let text = utf8(value)?;
         let names: Vec<_> = text.split(',').filter_map(|word| word.split('=').next()).collect();
         apply_list(EXTENDED, &names.join(","), draft, |_, name| refuse(format!("unknown extended option {name}")))
@@ -100,7 +100,7 @@ pub const TABLE: &[Opt<Draft>] = options! {
     });
 };
 
-/// The words of `-E`.
+/// The arguments of `-E`.
 pub const EXTENDED: &[Opt<Draft>] = options! {
     "noinline_data" | "^inline_data" => Set(|draft| draft.options.inline_tails = false);
     "inline_data" => Set(|draft| draft.options.inline_tails = true);
@@ -109,16 +109,16 @@ pub const EXTENDED: &[Opt<Draft>] = options! {
     "dedupe" => Set(|draft| draft.share_extents = true);
     "fragments" => Set(|draft| draft.fragments = ErofsFragments::Tails);
     "all-fragments" => Set(|draft| draft.fragments = ErofsFragments::All);
-    // Short inodes have the time of the image.
+    // Compact inodes have the time of the image.
     "force-inode-compact" => Set(|draft| draft.ignores_times = true);
     "force-inode-extended" | "force-inode-blockmap" | "force-chunk-indexes" | "nosbcrc" => Nothing;
 };
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug)]
 pub struct MkErofs {
     pub image: OsString,
-    /// A directory or, with `tar`, an archive; standard input where there is none.
+    /// A directory or, with `tar`, an archive; `None` means standard input.
     pub source: Option<PathBuf>,
     pub tar: bool,
     pub aufs: bool,
@@ -127,7 +127,7 @@ pub struct MkErofs {
     pub blobdev: Option<PathBuf>,
     /// The time of all files.
     pub time: Option<Timestamp>,
-    /// Files have the time of the image.
+    /// All files have the time of the image.
     pub ignores_times: bool,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -140,7 +140,7 @@ fn refuse<T>(message: impl Into<String>) -> Parsed<T> {
     Err(Refusal::Usage(format!("<E> erofs: {message}")))
 }
 
-/// The command line as far as it was read.
+/// The options parsed so far.
 #[derive(Default)]
 pub struct Draft {
     quiet: bool,
@@ -162,7 +162,7 @@ pub struct Draft {
     options: ErofsOptions,
 }
 
-/// Parses the words after the program's name.
+/// Parses the arguments after the program's name.
 pub fn parse(name: &str, words: &[OsString]) -> Parsed<MkErofs> {
     let mut draft = Draft::default();
     let operands = getopt(name, TABLE, words, &mut draft)?;
@@ -188,7 +188,8 @@ impl Draft {
             let encoding = encoding(name, *level, cluster_size)?;
             self.options.compression = Some(Compression {
                 cluster_size,
-                // Fragments are another place for the same bytes.
+                // Fragments and inline tails exclude each other, because both store the ends of
+                // files.
                 inline_tails: self.inline_tails && self.fragments == ErofsFragments::None,
                 full_indexes: self.full_indexes,
                 share_extents: self.share_extents,
@@ -259,7 +260,7 @@ fn power_of_two(value: &str, what: &str) -> Parsed<u32> {
     number.map_or_else(|| refuse(format!("invalid {what} {value}")), Ok)
 }
 
-/// Parses a name with a level behind a comma, as `lz4hc,9` or `zstd,level=3`.
+/// Parses a codec name with an optional level, as in `lz4hc,9` or `zstd,level=3`.
 fn codec(value: &str) -> Parsed<(String, Option<u8>)> {
     let (name, rest) = match value.split_once(',') {
         Some((name, rest)) => (name, Some(rest)),
@@ -296,7 +297,7 @@ fn encoding(name: &str, level: Option<u8>, cluster: u32) -> Parsed<FillEncoding>
         "deflate" => within(1..=12, 1).map(|level| FillEncoding::Deflate { level }),
         "zstd" => within(1..=22, 3).map(|level| FillEncoding::Zstd {
             level,
-            // The most that Linux takes.
+            // The largest window that Linux supports.
             window_log: 20,
         }),
         _ => {

@@ -1,5 +1,3 @@
-//! `mkfs.erofs`, `fsck.erofs`, `dump.erofs` and `erofsfuse`.
-
 pub mod dump;
 pub mod fsck;
 pub mod fuse;
@@ -17,7 +15,7 @@ use crate::error::Failure;
 use crate::exit::Exit;
 use crate::options::{Parsed, Refusal};
 
-/// Returns the only operand. `end` follows the one that is too much.
+/// Returns the only operand. `end` is appended to the message about a second operand.
 fn image_operand(operands: Vec<OsString>, end: &str) -> Parsed<OsString> {
     let mut operands = operands.into_iter();
     let message = match (operands.next(), operands.next()) {
@@ -28,12 +26,12 @@ fn image_operand(operands: Vec<OsString>, end: &str) -> Parsed<OsString> {
     Err(Refusal::Usage(format!("<E> erofs: {message}")))
 }
 
-/// Tells a failure as these programs do.
+/// Prints a failure in the format of these programs.
 fn tell(failure: &Failure) {
     complain(&format!("<E> erofs: {}", super::in_one_line(failure)));
 }
 
-/// Tells why an image was not opened.
+/// Prints the reason why an image was not opened.
 fn tell_unopened(image: &OsString, failure: &Failure) {
     let shown = image.to_string_lossy();
     match failure.exit {
@@ -49,7 +47,7 @@ fn tell_unopened(image: &OsString, failure: &Failure) {
     }
 }
 
-/// Returns the arguments that open an image with its devices.
+/// Returns the arguments that open an image with its extra devices.
 fn image_args(image: &OsString, devices: &[OsString], offset: u64) -> ImageArgs {
     ImageArgs {
         image: PathBuf::from(image),

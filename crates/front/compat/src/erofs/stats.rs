@@ -9,11 +9,12 @@ use super::dump::{driver, on_disk};
 use crate::error::{Failure, Result};
 use crate::output::Output;
 
-/// The ends of names that are counted. The first `.txt` counts; the second is there as in the program.
+/// Suffixes of names that are counted. Only the first `.txt` counts; the second one is a quirk of
+/// the original.
 const SUFFIXES: &[&str] = &[
     ".txt", ".so", ".xml", ".apk", ".odex", ".vdex", ".oat", ".rc", ".otf", ".txt",
 ];
-/// Classes of sizes: below 1 KiB, below 2 KiB, and so on; the last has no end.
+/// Size classes: below 1 KiB, below 2 KiB, and so on; the last has no upper limit.
 const CLASSES: usize = 17;
 const BAR: usize = 50;
 
@@ -31,18 +32,17 @@ struct Stats {
     stored_bytes: u64,
     original: [u64; CLASSES],
     stored: [u64; CLASSES],
-    /// By suffix; the last has all others.
+    /// Counts by suffix; the last one counts all other names.
     suffixes: [u64; SUFFIXES.len() + 1],
 }
 
-/// What is counted of a regular file.
+/// The statistics of a regular file.
 struct File {
-    /// Bytes that it takes in the image.
+    /// Bytes that the file occupies in the image.
     stored: u64,
     is_compressed: bool,
 }
 
-/// Returns the class of a size.
 fn class(bytes: u64) -> usize {
     let kibibytes = bytes >> 10;
     let bits = u64::BITS - kibibytes.leading_zeros();
@@ -152,7 +152,7 @@ impl Stats {
         lines
     }
 
-    /// Returns a number of regular files, its share of all and a bar.
+    /// Returns a row with a number of regular files, its share of all files, and a bar.
     fn row(&self, count: u64) -> String {
         let share = percent(count, self.regular);
         let width = u64::try_from(BAR).unwrap_or(0);
@@ -166,7 +166,7 @@ fn head(first: &str) -> String {
     format!("{first} count            ratio |{:<BAR$}|", "distribution")
 }
 
-/// Returns a share with two digits after the point.
+/// Formats a share as a percentage with two decimals.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss)] // Two digits after the point are shown.
 pub fn percent(part: u64, whole: u64) -> String {
     match whole {
@@ -199,7 +199,7 @@ pub fn print(image: &Image, out: &mut Output) -> Result<()> {
     out.text(stats.lines().join("\n") + "\n")
 }
 
-/// Prints the extents of a file that is called `name`.
+/// Prints the extents of a file with the name `name`.
 pub fn print_extents(image: &Image, out: &mut Output, (name, node): (&[u8], NodeId)) -> Result<()> {
     out.text("\n Ext:   logical offset   |  length :     physical offset    |  length\n")?;
     let (mut count, mut at) = (0_u64, 0);
@@ -207,7 +207,7 @@ pub fn print_extents(image: &Image, out: &mut Output, (name, node): (&[u8], Node
     driver(image)?.stored_extents(node, &mut |extent| {
         let (start, end) = (extent.logical.start, extent.logical.end);
         let logical = end - start;
-        // The program prints the place before where there is none.
+        // Like the original, prints the previous offset for an extent without one.
         let len = extent.physical.map_or(logical, |physical| {
             at = physical.start;
             physical.end - physical.start

@@ -1,4 +1,4 @@
-//! The usage of the programs, in forerun's own words.
+//! The usage texts of the programs, in forerun's own words.
 
 pub const MKFS: &str = "\
 usage: [options] FILE DIRECTORY

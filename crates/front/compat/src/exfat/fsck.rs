@@ -42,7 +42,7 @@ pub const TABLE: &[Opt<FsckExfat>] = options! {
     "-s" | "--rescue" => Set(|call| call.rescue = true);
 };
 
-/// The repair that is asked for.
+/// The kind of repair that is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mend {
     No,
@@ -50,7 +50,7 @@ enum Mend {
     Yes,
 }
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FsckExfat {
     device: OsString,
@@ -74,7 +74,6 @@ fn parse(name: &str, words: &[OsString]) -> Parsed<FsckExfat> {
     Ok(call)
 }
 
-/// Runs the program. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let call = match parse(&start.name.to_string_lossy(), start.words) {
         Ok(call) => call,
@@ -114,7 +113,7 @@ fn look(context: &Context, args: &ImageArgs) -> Result<u8> {
     })
 }
 
-/// Checks the metadata, and tells what is wrong.
+/// Checks the metadata, and prints the findings.
 fn findings(context: &Context, image: &Image) -> CheckSummary {
     let options = CheckOptions { quick: true };
     let progress = Progress::new(context, "checking", 0);
@@ -141,7 +140,7 @@ fn verdict(device: &Path, summary: &CheckSummary) {
     ));
 }
 
-/// Repairs, and prints the verdict. Returns the exit status.
+/// Repairs the volume, and prints the verdict. Returns the exit status.
 fn mend(context: &Context, commands: &Commands, call: &FsckExfat, image: ImageArgs) -> Result<u8> {
     let repair = RepairCall {
         image: image.clone(),

@@ -18,7 +18,6 @@ const DONE: u8 = 0;
 const MISTAKE: u8 = 1;
 const NO_VOLUME: u8 = 234;
 const FAILED: u8 = 255;
-/// The longest label, in units of UTF-16.
 const LABEL_MAX: usize = 11;
 
 pub const USAGE: &str = "\
@@ -27,14 +26,13 @@ Usage: exfatlabel [-i] DEVICE [LABEL]
 \t-V | --version, -h | --help
 ";
 
-/// The options. The call is whether the serial number is meant.
+/// The options. The flag selects the serial number instead of the label.
 pub const TABLE: &[Opt<bool>] = options! {
     "-h" | "--help" => Help;
     "-V" | "--version" => Version;
     "-i" | "--volume-serial" => Set(|serial| *serial = true);
 };
 
-/// Runs the program. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let mut serial = false;
     let operands = match getopt(
@@ -94,7 +92,7 @@ fn show(context: &Context, device: &OsString, serial: bool) -> Result<()> {
     if serial {
         let volume = image.driver::<Exfat>();
         let volume = volume.ok_or_else(|| Failure::usage("is no exFAT volume"))?;
-        // The other program prints no zeros before the number.
+        // The original prints no leading zeros.
         out.line(format!("volume serial : {:#x}", volume.serial()))?;
     } else {
         let label = &image.reader().fs().volume().label;

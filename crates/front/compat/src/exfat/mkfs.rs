@@ -1,4 +1,4 @@
-//! `mkfs.exfat`: makes empty exFAT volumes on devices and in files.
+//! `mkfs.exfat`: creates empty exFAT volumes on devices and in files.
 
 use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
@@ -14,7 +14,6 @@ const DONE: u8 = 0;
 const MISTAKE: u8 = 1;
 const TOO_LONG: u8 = 249;
 const FAILED: u8 = 255;
-/// The longest label, in units of UTF-16.
 const LABEL_MAX: usize = 11;
 
 pub const USAGE: &str = "\
@@ -53,7 +52,7 @@ fn power_of_two(what: &str, value: &options::Value<'_>) -> Parsed<u64> {
     bytes.ok_or_else(|| Refusal::Told(format!("{what}({value}) is not a power of 2)")))
 }
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct MkExfat {
     device: OsString,
@@ -69,14 +68,13 @@ fn parse(name: &str, words: &[OsString]) -> Parsed<MkExfat> {
     Ok(call)
 }
 
-/// Tells why no volume was made. Returns the exit status that is given.
+/// Prints the reason why no volume was created. Returns `status`.
 fn refuse(message: &str, status: u8) -> u8 {
     complain(message);
     print("\nexFAT format fail!\n");
     status
 }
 
-/// Runs the program. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let call = match parse(&start.name.to_string_lossy(), start.words) {
         Ok(call) => call,

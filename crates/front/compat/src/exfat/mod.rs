@@ -1,5 +1,3 @@
-//! `mkfs.exfat`, `fsck.exfat`, `exfatlabel` and `mount.exfat`.
-
 pub mod fsck;
 pub mod label;
 pub mod mkfs;
@@ -14,10 +12,10 @@ use crate::args::{ImageArgs, SourceArgs};
 use crate::error::{Failure, reason};
 use crate::options::{Parsed, Refusal, print};
 
-/// The version whose options and output these are.
+/// The version whose options and output are reproduced.
 const VERSION: &str = "1.2.0";
 
-/// Prints the version, as these programs do before anything else.
+/// Prints the version, which these programs print first.
 fn print_version() {
     let forerun = env!("CARGO_PKG_VERSION");
     print(&format!(
@@ -25,7 +23,8 @@ fn print_version() {
     ));
 }
 
-/// Answers a command line that is not followed. Returns the exit status, which is that of a mistake.
+/// Responds to a refused command line. Returns the exit status; `mistake` is the status for usage
+/// errors.
 fn answer(refusal: Refusal, text: &str, mistake: u8) -> u8 {
     match refusal {
         Refusal::Help => {}
@@ -33,12 +32,11 @@ fn answer(refusal: Refusal, text: &str, mistake: u8) -> u8 {
         Refusal::Usage(message) if message.is_empty() => print_version(),
         Refusal::Usage(message) | Refusal::Told(message) => complain(&message),
     }
-    // Without standard error nothing can be told.
+    // Without standard error, nothing can be reported.
     let _ = io::stderr().write_all(text.as_bytes());
     mistake
 }
 
-/// Returns the only operand.
 fn device_operand(operands: Vec<OsString>) -> Parsed<OsString> {
     let [device] =
         <[OsString; 1]>::try_from(operands).map_err(|_| Refusal::Usage(String::new()))?;
@@ -49,7 +47,7 @@ fn tell(failure: &Failure) {
     complain(&in_one_line(failure));
 }
 
-/// Tells that a device is not there or cannot be opened. Returns whether it can.
+/// Reports a device that is missing or cannot be opened. Returns whether it can be opened.
 fn can_open(device: &OsString) -> bool {
     match std::fs::File::open(device) {
         Ok(_) => true,
@@ -61,7 +59,6 @@ fn can_open(device: &OsString) -> bool {
     }
 }
 
-/// Returns the arguments that open a volume.
 fn image_args(device: &OsString) -> ImageArgs {
     ImageArgs {
         image: PathBuf::from(device),

@@ -1,4 +1,4 @@
-//! `mount.exfat` and `mount.exfat-fuse`: mounts of exFAT volumes, as mount(8) and scripts call them.
+//! `mount.exfat` and `mount.exfat-fuse`: mount exFAT volumes for mount(8) and scripts.
 
 use std::ffi::OsString;
 
@@ -12,10 +12,10 @@ use crate::{MountCall, Start, complain, mount};
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// The version whose options these are.
+/// The version whose options are supported.
 const VERSION: &str = "1.3.0";
 
-/// The options. mount(8) gives `-n`, `-v`, `-s` and `-t`, too.
+/// The options. mount(8) also passes `-n`, `-v`, `-s` and `-t`.
 pub const TABLE: &[Opt<ExfatMount>] = options! {
     "-d" => Set(|call| call.debug = true);
     "-o" => Value("", |call, value| {
@@ -35,7 +35,7 @@ pub const WORDS: &[Opt<ExfatMount>] = options! {
         | "relatime" | "norelatime" | "strictatime" | "lazytime" | "user=" | "uhelper=" => Nothing;
 };
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ExfatMount {
     device: OsString,
@@ -52,7 +52,7 @@ fn parse(name: &str, words: &[OsString]) -> Parsed<ExfatMount> {
             (call.device, call.dir) = (device, dir);
             Ok(call)
         }
-        // There is nothing to tell but the usage.
+        // There is no message except the usage.
         Err(_) => Err(Refusal::Help),
     }
 }
@@ -61,7 +61,6 @@ pub fn usage(name: &str) -> String {
     format!("Usage: {name} [-d] [-o options] [-V] <device> <dir>\n")
 }
 
-/// Mounts. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let name = start.name.to_string_lossy();
     let parsed = parse(&name, start.words);
@@ -76,7 +75,7 @@ pub fn run(start: &Start<'_>) -> u8 {
     };
     let mut options = vec!["subtype=exfat".to_string()];
     if rustix::process::geteuid().is_root() {
-        // As the program does it: files belong to other users, too.
+        // Like the original: files may belong to other users.
         options.push("allow_other".to_string());
     }
     options.extend(call.options);

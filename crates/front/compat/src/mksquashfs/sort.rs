@@ -1,4 +1,4 @@
-//! Lists of priorities: files of higher ones lie earlier in the image.
+//! Priority lists: files with higher priorities come earlier in the image.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use super::{MakeEnded, stop};
 use crate::complain;
 use crate::error::reason;
 
-/// Reads the lists. Paths in them lie below the sources, or start at the root or the directory of the
-/// process.
+/// Reads the lists. Paths in them are relative to the sources, or start at the root or the working
+/// directory.
 pub fn priorities(call: &MakeCall, sources: &MakeSources) -> MakeEnded<Priorities> {
     const FAILED: &str = "FATAL ERROR: Failed to read sort file";
     let mut found = Priorities::default();
@@ -45,13 +45,13 @@ pub fn priorities(call: &MakeCall, sources: &MakeSources) -> MakeEnded<Prioritie
     Ok(found)
 }
 
-/// Returns the paths in the tree of the files that a path stands for.
+/// Returns the paths in the tree of the files that a path names.
 fn in_tree(call: &MakeCall, sources: &MakeSources, path: &[u8]) -> Vec<Vec<u8>> {
     if call.tar {
         return vec![path.to_vec()];
     }
     let there = places(call, path).into_iter();
-    // Paths of a list have no slash in front: a full path is tried, too.
+    // Paths of a list lack the leading slash, so a full path is tried too.
     let there = there
         .chain(full(path))
         .filter(|place| place.symlink_metadata().is_ok());

@@ -15,7 +15,7 @@ use crate::progress::{Progress, Watched};
 use crate::shifted::Shifted;
 use crate::target::Target;
 
-/// Times that an image is begun anew because files have gone.
+/// Number of times that writing restarts because files have disappeared.
 const RESTARTS: u32 = 3;
 
 /// Writes the image. Returns its length.

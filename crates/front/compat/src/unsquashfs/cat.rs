@@ -1,4 +1,5 @@
-//! `unsquashfs -cat`: the contents of the files that patterns name, in the order of the command line.
+//! `unsquashfs -cat`: the contents of the files that patterns match, in the order of the command
+//! line.
 
 use std::io::Write;
 
@@ -11,7 +12,6 @@ use crate::error::{Failure, Result};
 use crate::output::{self, stdout_file};
 use crate::pattern::{PathChoice, Syntax};
 
-/// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
 
 /// Writes the files to standard output.
@@ -44,7 +44,7 @@ pub fn run(image: &Image, call: &UnsquashCall, syntax: Syntax) -> Ended {
     Ok(code)
 }
 
-/// Returns the paths that a pattern names.
+/// Returns the paths that a pattern matches.
 fn matches(image: &Image, choice: &PathChoice) -> Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     let mut held = forerun::vfs::Held::new(image.reader().limits());
@@ -64,7 +64,7 @@ fn matches(image: &Image, choice: &PathChoice) -> Result<Vec<Vec<u8>>> {
     Ok(found)
 }
 
-/// Returns the regular file that a path leads to, and its size, or why there is none.
+/// Returns the regular file at the end of a path and its size, or the reason why there is none.
 fn file(image: &Image, path: &[u8]) -> std::result::Result<(NodeId, u64), &'static str> {
     let reader = image.reader();
     let found = resolve(reader.fs(), path, FollowLast::Yes, reader.limits());

@@ -1,4 +1,5 @@
-//! Extraction as `unsquashfs` does it: what it prints before and after, and which errors end it.
+//! Extraction in the manner of `unsquashfs`: its output before and after, and the errors that stop
+//! it.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,12 +26,12 @@ use crate::place::OutputDir;
 use crate::progress::Progress;
 use crate::source::PreparedImage;
 
-/// The entries that will be extracted, counted.
+/// Counts of the entries to extract.
 #[derive(Default)]
 struct Planned {
-    /// Entries that are no directories.
+    /// Entries other than directories.
     inodes: u64,
-    /// Blocks of files, each file once.
+    /// Blocks of files. Each file counts once.
     blocks: u64,
     devices: u64,
     fifos: u64,
@@ -73,7 +74,7 @@ pub fn run(
         }
     };
     let mut out = Output::stdout()?;
-    // A walk of its own: only if something is told of it, or depends on it.
+    // This extra walk runs only if its counts are printed or used.
     let planned = if call.quiet && call.force {
         Planned::default()
     } else {
@@ -109,7 +110,7 @@ pub fn run(
     Ok(code)
 }
 
-/// Makes the directory to extract to, but not those above it.
+/// Creates the target directory, but not its parents.
 fn make(dest: &Path) -> std::result::Result<OutputDir, Stop> {
     let failed = |error: io::Error| {
         let (dest, why) = (dest.display(), reason(&error));
@@ -127,7 +128,7 @@ fn make(dest: &Path) -> std::result::Result<OutputDir, Stop> {
 fn options(call: &UnsquashCall, is_new: bool) -> ExtractOptions {
     let is_root = rustix::process::geteuid().is_root();
     ExtractOptions {
-        // A regular file that is there is replaced without -force, too.
+        // An existing regular file is replaced even without `-force`.
         force: true,
         devices: true,
         special_bits: true,
@@ -190,7 +191,7 @@ fn plan(image: &Image, selection: &forerun_export::Selection) -> Result<Planned>
     Ok(planned)
 }
 
-/// Stops at a directory that is there already. Nothing has been written then.
+/// Stops if a directory exists already. Nothing has been written yet.
 fn refuse_existing(
     dest: &Path,
     planned: &Planned,
@@ -226,7 +227,7 @@ fn list(
     failed
 }
 
-/// Tells what was not done. Returns the exit status.
+/// Prints the failures. Returns the exit status.
 fn tell(report: &ExtractReport, dest: &Path) -> u8 {
     for failure in &report.failures {
         complain(&in_one_line(&failure_of(failure)));
@@ -275,9 +276,9 @@ fn shortfall(lost: &Shortfall, dest: &Path) -> String {
     format!("{what} {}/{first}, because {why}{more}", dest.display())
 }
 
-/// Returns the lines that count what was created.
+/// Returns the lines that count the created entries.
 fn summary(report: &ExtractReport, planned: &Planned) -> String {
-    // Only devices need rights that a user has not.
+    // Only devices need special rights.
     let others = planned.fifos + planned.sockets;
     let devices = report.specials.saturating_sub(others).min(planned.devices);
     let lines = [

@@ -1,4 +1,4 @@
-//! `-follow-symlinks`: the symbolic links that a path goes through, and what it leads to.
+//! `-follow-symlinks`: the symbolic links on a path, and its target.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use forerun::vfs::{FileType, FollowLast, Result, resolve};
 
 use super::{Stop, complain};
 
-/// Returns the paths with those of the links and directories that are needed to resolve them. A path that
-/// leads nowhere is told of; where `missing`, it stops the program.
+/// Adds the links and directories that are needed to resolve the paths. Reports a path without a
+/// target; with `missing`, such a path stops the program.
 pub fn resolved(
     image: &Image,
     paths: &[Vec<u8>],
@@ -30,10 +30,10 @@ pub fn resolved(
     Ok(all)
 }
 
-/// Adds the links on the way of `path`, and its end.
+/// Adds the links on the way of `path`, and its target.
 fn steps(image: &Image, path: &[u8], all: &mut Vec<Vec<u8>>) -> Result<()> {
     let (fs, limits) = (image.reader().fs(), image.reader().limits());
-    // Reports what is missing and endless links.
+    // Fails for missing entries and link loops.
     resolve(fs, path, FollowLast::Yes, limits)?;
     let split = |path: &[u8]| -> Vec<Vec<u8>> {
         let names = path.split(|byte| *byte == b'/');

@@ -1,4 +1,4 @@
-//! Listings of `unsquashfs`: paths below the directory that would be extracted to, with attributes or without.
+//! Listings of `unsquashfs`: paths below the target directory, with or without attributes.
 
 use forerun::vfs::{DirCursor, FileSystem, FileType, Metadata, NodeId};
 use forerun_export::Selected;
@@ -15,19 +15,19 @@ use crate::output::Output;
 pub enum ListForm {
     #[default]
     Short,
-    /// With attributes and names of owners.
+    /// With attributes and owner names.
     Long,
-    /// With attributes and numbers of owners.
+    /// With attributes and owner numbers.
     Numeric,
 }
 
 /// Width of owner, group and size, with the slash and the space between them.
 const OWNERS_AND_SIZE: usize = 27;
 
-/// The look of a listing.
+/// The format of a listing.
 pub struct Style {
     pub form: ListForm,
-    /// The directory that paths are shown in.
+    /// The directory that prefixes the listed paths.
     pub dest: Vec<u8>,
     pub names: Names,
     pub zone: TimeZone,
@@ -76,7 +76,6 @@ fn attributes(metadata: &Metadata, style: &Style) -> String {
     format!("{mode} {owners}{size} {time}")
 }
 
-/// Returns whether a directory has no entries.
 pub fn is_empty(fs: &dyn FileSystem, dir: NodeId) -> Result<bool> {
     let mut is_empty = true;
     fs.read_dir(dir, DirCursor::START, &mut |_| {

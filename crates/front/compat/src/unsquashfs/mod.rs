@@ -1,6 +1,6 @@
 //! `unsquashfs`: extracts, lists and describes SquashFS images.
 //!
-//! Exit codes: 0 done; 1 nothing or not all was done, and the program stopped; 2 done but for what was told.
+//! Exit codes: 0 success; 1 the program stopped early; 2 completed with reported errors.
 
 mod cat;
 mod extract;
@@ -45,11 +45,11 @@ const IN_PART: u8 = 2;
 
 /// The reason why the program stops.
 enum Stop {
-    /// The message was printed already.
+    /// The message was already printed.
     Told,
     /// Prints `FATAL ERROR:` and the message.
     Fatal(String),
-    /// A failure of forerun's own.
+    /// A failure from forerun.
     Failure(Box<Failure>),
 }
 
@@ -61,7 +61,6 @@ impl From<Failure> for Stop {
 
 type Ended = std::result::Result<u8, Stop>;
 
-/// Runs the program. Returns the exit status.
 pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     let name = name.to_string_lossy();
     let manual = Manual {
@@ -97,7 +96,7 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     }
 }
 
-/// Prints why the program stops. Returns the exit status.
+/// Prints the reason. Returns the exit status.
 fn tell(stop: &Stop) -> u8 {
     match stop {
         Stop::Told => {}
@@ -117,7 +116,7 @@ fn work(context: &Context, call: &UnsquashCall, image: &OsString) -> Ended {
     let shown = image.to_string_lossy();
     let prepared = context.prepare(&image_args(image, call));
     let prepared = prepared.map_err(|failure| unopened(failure, &shown))?;
-    // Files of the system, before the process gives up the right to read them.
+    // Reads system files before the process enters its sandbox.
     let style = style(call);
     match call.work {
         UnsquashWork::Extract => extract::run(context, call, syntax, prepared, style),
@@ -150,7 +149,7 @@ fn print(text: String) -> Ended {
     Ok(DONE)
 }
 
-/// Opens an image for work that needs nothing else: the process enters its sandbox.
+/// Opens an image for work that needs no other files. The process enters its sandbox.
 fn open(
     context: &Context,
     prepared: PreparedImage,
@@ -161,7 +160,7 @@ fn open(
     opened.map_err(|failure| unopened(failure, shown))
 }
 
-/// Returns why an image is not opened, in the words of the program where it has some.
+/// Returns the reason why an image is not opened, in the original's words if it has any.
 fn unopened(failure: Failure, shown: &str) -> Stop {
     match failure.exit {
         Exit::Source => {
@@ -176,7 +175,6 @@ fn unopened(failure: Failure, shown: &str) -> Stop {
     }
 }
 
-/// Returns the entries that the command line selects.
 fn choose(
     call: &UnsquashCall,
     syntax: Syntax,
@@ -191,7 +189,6 @@ fn choose(
     choice.map_err(Stop::Fatal)
 }
 
-/// Returns the selection of what is chosen.
 fn selection(choice: Arc<PathChoice>) -> Selection {
     Selection {
         filter: Filter::new(move |path, is_dir| choice.takes(path, is_dir)),
@@ -213,7 +210,7 @@ fn style(call: &UnsquashCall) -> Style {
     }
 }
 
-/// Lists what is chosen; without directories that are not empty where `concise`.
+/// Lists the selected entries; with `concise`, without non-empty directories.
 fn list(image: &Image, choice: &PathChoice, style: &Style, concise: bool) -> Result<()> {
     let fs = image.reader().fs();
     let mut out = Output::stdout()?;
@@ -237,7 +234,6 @@ fn list(image: &Image, choice: &PathChoice, style: &Style, concise: bool) -> Res
     out.finish()
 }
 
-/// Returns the arguments that open the image.
 fn image_args(image: &OsString, call: &UnsquashCall) -> ImageArgs {
     ImageArgs {
         image: PathBuf::from(image),

@@ -1,5 +1,3 @@
-//! The command line of `unsquashfs`: options with one dash, before the name of the image.
-
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -82,12 +80,12 @@ const fn list(form: ListForm) -> UnsquashWork {
     }
 }
 
-/// The work that is asked for.
+/// The requested work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnsquashWork {
     #[default]
     Extract,
-    /// Lists; without directories that are not empty where `concise`.
+    /// Lists; with `concise`, without non-empty directories.
     List {
         form: ListForm,
         concise: bool,
@@ -97,7 +95,7 @@ pub enum UnsquashWork {
     MkfsTime,
 }
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnsquashCall {
     pub work: UnsquashWork,
@@ -106,7 +104,7 @@ pub struct UnsquashCall {
     /// Paths in the image, or patterns.
     pub paths: Vec<Vec<u8>>,
     pub excludes: Vec<Vec<u8>>,
-    /// The paths behind the image are excludes.
+    /// The paths after the image are excludes.
     are_excludes: bool,
     pub dest: Option<OsString>,
     pub max_depth: Option<usize>,
@@ -117,7 +115,7 @@ pub struct UnsquashCall {
     pub no_xattrs: bool,
     pub user_xattrs: bool,
     pub processors: Option<u16>,
-    /// Lists what is extracted.
+    /// Lists the extracted entries.
     pub info: Option<ListForm>,
     pub offset: u64,
     pub force: bool,
@@ -128,7 +126,7 @@ pub struct UnsquashCall {
     pub regex: bool,
 }
 
-/// Parses the words after the program's name.
+/// Parses the arguments after the program's name.
 pub fn parse(program: &str, words: &[OsString]) -> Parsed<UnsquashCall> {
     let mut call = UnsquashCall::default();
     let options = Options {

@@ -9,19 +9,19 @@ use jiff::tz::TimeZone;
 
 use crate::error::{Failure, Result};
 
-/// Returns what the superblock of an image says.
+/// Returns the fields of an image's superblock.
 fn facts(image: &Image) -> Result<SuperblockFacts> {
     let missing = || Failure::usage("the image was opened as another format");
     let driver: &Squashfs = image.driver().ok_or_else(missing)?;
     Ok(driver.superblock()?)
 }
 
-/// Returns the time when the image was made, in seconds since 1970.
+/// Returns the creation time of the image, in seconds since 1970.
 pub fn mkfs_time(image: &Image) -> Result<u32> {
     Ok(facts(image)?.mkfs_time)
 }
 
-/// Returns the description of an image that is called `name`.
+/// Returns the description of an image with the name `name`.
 pub fn describe(image: &Image, name: &str, zone: &TimeZone) -> Result<String> {
     let facts = facts(image)?;
     let (major, minor) = facts.version;
@@ -179,7 +179,7 @@ fn lzo(algorithm: u32, level: u32) -> Vec<String> {
     lines
 }
 
-/// Returns the names of the bits that are set.
+/// Returns the names of the set bits.
 fn named(bits: u32, names: &[&str]) -> String {
     let set = names
         .iter()

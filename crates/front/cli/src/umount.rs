@@ -21,10 +21,10 @@ Examples:
   forerun umount --lazy /mnt          a program still uses it
   forerun umount --dead               all mounts whose process is gone")]
 pub struct UmountArgs {
-    /// If the mount is in use, detach it now and end it when it is no longer used
+    /// If the mount is in use, detach it now, and end it when it is unused
     #[arg(short, long)]
     pub lazy: bool,
-    /// Unmount even if the mount is not forerun's or has other mounts inside
+    /// Unmount even if the mount is not forerun's, or has other mounts inside
     ///
     /// If the mount is in use, pending and later requests of its users fail.
     #[arg(long)]

@@ -27,9 +27,9 @@ const FINEST: usize = 512;
 
 /// Write files of an image to standard output
 ///
-/// Symbolic links are followed inside the image. A damaged file is written up to the damage. With
-/// --salvage it is written with zeros in place of the lost bytes, and the exit status is 6; a file of
-/// which nothing can be read is left out.
+/// Follows symbolic links inside the image. Writes a damaged file up to the damage. With --salvage,
+/// writes zeros in place of lost bytes, leaves out files of which nothing can be read, and exits
+/// with status 6.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

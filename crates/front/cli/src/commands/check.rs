@@ -21,19 +21,20 @@ use crate::{json, layers, partition};
 
 /// Read everything in an image and report damage; repair exFAT volumes
 ///
-/// Exit status 1 means errors. Deviations from the format that lose nothing are shown as warnings and
-/// do not change the status. Objects of a composefs image are compared with their digests, unless
-/// --verity is off.
+/// The exit status is 1 if there are errors. Deviations from the format that lose nothing are
+/// warnings and do not change the status. Objects of a composefs image are compared with their
+/// digests, unless --verity is off.
 ///
 /// --repair repairs an exFAT volume in place; the volume must not be mounted. On a terminal it asks
-/// before each kind of repair. With --yes it makes all repairs that lose no data. Without a terminal
-/// and without --yes it writes nothing. Exit status 8 means that all errors were repaired, 1 that
-/// errors are left.
+/// before each kind of repair. With --yes it makes all repairs that lose no data. Without a
+/// terminal and without --yes it writes nothing. The exit status is 8 if all errors were repaired,
+/// and 1 if errors are left.
 ///
-/// Before a repair writes, it saves the old bytes in an undo file: IMAGE.forerun-undo beside an image
-/// file, or in $XDG_STATE_HOME/forerun or ~/.local/state/forerun for a block device. If the name is
-/// taken, a number is appended. `check --undo FILE IMAGE` restores the old bytes. Do this before the
-/// volume is written again: changes elsewhere on the volume are not noticed.
+/// Before a repair writes, it saves the old bytes in an undo file: IMAGE.forerun-undo beside an
+/// image file, or in $XDG_STATE_HOME/forerun or ~/.local/state/forerun for a block device. If the
+/// name is taken, a number is appended. `check --undo FILE IMAGE` restores the old bytes. Undo
+/// before anything else writes to the volume: an undo does not notice changes outside of the
+/// repaired sectors.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -62,7 +63,7 @@ pub struct CheckArgs {
     /// Repair the metadata of an exFAT volume in place
     #[arg(help_heading = "Repair", long, group = "change")]
     pub repair: bool,
-    /// Make all repairs that lose no data, without asking
+    /// Make all repairs that lose no data, without a question
     #[arg(
         help_heading = "Repair",
         short,
@@ -79,7 +80,7 @@ pub struct CheckArgs {
     /// Without this option they are freed, unless a repair gives up data.
     #[arg(help_heading = "Repair", long, requires = "repair")]
     pub lost_found: bool,
-    /// Save overwritten bytes in the new file FILE, or not at all
+    /// Undo file to create, or none for no undo file
     ///
     /// The default is IMAGE.forerun-undo, see above. With none, the repair cannot be undone.
     #[arg(
@@ -91,7 +92,7 @@ pub struct CheckArgs {
         conflicts_with = "dry_run"
     )]
     pub undo_file: Option<PathBuf>,
-    /// Undo a repair: restore the bytes in its undo file
+    /// Undo a repair: restore the saved bytes in the undo file FILE
     #[arg(
         help_heading = "Repair",
         long,
@@ -101,7 +102,7 @@ pub struct CheckArgs {
         conflicts_with = "quick"
     )]
     pub undo: Option<PathBuf>,
-    /// Undo even if the volume has changed; replace the report
+    /// With --undo, ignore later changes of the volume; with --report, replace FILE
     ///
     /// With --undo, restore sectors even if they have changed since the repair. With --report, replace FILE if it
     /// exists.

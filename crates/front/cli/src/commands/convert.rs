@@ -16,10 +16,10 @@ use crate::{interrupt, size};
 
 /// Convert an image to another format
 ///
-/// Everything that the new format can hold is kept: owners, times, extended attributes, devices, hard
-/// links. Root is not needed, and nothing is written to disk but the new image. A damaged image is
-/// refused with a message that says where the damage is. With --salvage, the undamaged files are
-/// converted, the others are listed, and the exit status is 6.
+/// Keeps everything that the new format can hold: owners, times, extended attributes, devices, hard
+/// links. Needs no root, and writes nothing but the new image. Refuses a damaged image, and says
+/// where the damage is. With --salvage, converts the undamaged files, lists the others, and exits
+/// with status 6.
 #[derive(Args, Debug)]
 #[command(override_usage = "forerun convert [OPTIONS] <IMAGE> <OUTPUT>")]
 #[command(group = ArgGroup::new("target").required(true).args(["output", "output_option"]))]
@@ -59,10 +59,11 @@ pub struct FromArgs {
     /// Open IMAGE as this format instead of detecting it
     #[arg(help_heading = "Image", long, value_name = "NAME")]
     pub from: Option<String>,
-    /// File or block device with data of IMAGE (EROFS); repeat for each, in the order of its device table
+    /// File or block device with data of an EROFS IMAGE; repeat for more, in the order of its
+    /// device table
     #[arg(help_heading = "Image", long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub device: Vec<PathBuf>,
-    /// Object store of IMAGE, if that is composefs
+    /// Object store of a composefs IMAGE
     #[arg(help_heading = "Image", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub from_objects: Option<PathBuf>,
     /// Check objects of IMAGE against their digests before use [default: off]
@@ -74,20 +75,21 @@ pub struct FromArgs {
     /// Length of IMAGE in the file [default: to the end of the file]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// Partition of the file that holds IMAGE; forerun scan shows the numbers
+    /// IMAGE is partition N of the file; forerun scan shows the numbers
     #[arg(help_heading = "Image", long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// Read up to this many bytes ahead of sequential readers; 0 turns it off [default: 8M]
+    /// Read up to this many bytes ahead of sequential readers; 0 turns readahead off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
-    /// Memory for cached blocks [default: 256M, at most a sixteenth of what the process may use]
+    /// Memory for cached blocks [default: 256M, or a sixteenth of the available memory if that is
+    /// less]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
     /// Read without a lock, even if another process or the kernel writes to IMAGE; the data may be
     /// inconsistent
     #[arg(help_heading = "Image", long)]
     pub no_lock: bool,
-    /// Convert what is undamaged in a truncated or damaged IMAGE
+    /// Convert the undamaged files of a truncated or damaged IMAGE
     #[arg(help_heading = "Image", long)]
     pub salvage: bool,
     #[command(flatten)]

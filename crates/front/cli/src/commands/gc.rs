@@ -22,10 +22,10 @@ use crate::size::{count_of, counted};
 
 /// List or remove unused objects of a composefs store
 ///
-/// Name all images that use the store: objects that none of them refers to are listed, and removed with
-/// --delete. Nothing is removed if an image cannot be read, refers to an object in an unknown way, or has
-/// no object in the store. A repository of composefs-rs or bootc is refused. Do not write images to the
-/// store at the same time.
+/// Name all images that use the store. gc lists the objects that none of them uses, and removes
+/// them with --delete. It removes nothing if an image cannot be read, refers to an object in an
+/// unknown way, or has no object in the store. It refuses a repository of composefs-rs or bootc. Do
+/// not add images to the store while gc runs.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,10 +38,10 @@ pub struct GcArgs {
     /// Remove the objects that no image refers to
     #[arg(long)]
     pub delete: bool,
-    /// Show what would be removed [default, without --delete]
+    /// Only show what would be removed [default]
     #[arg(short = 'n', long, conflicts_with = "delete")]
     pub dry_run: bool,
-    /// There are no images left: remove all objects
+    /// Remove all objects, because no image uses the store any more
     #[arg(long, conflicts_with = "images")]
     pub all: bool,
     /// All composefs images that use the store

@@ -25,8 +25,8 @@ use crate::{fetch, interrupt, remote};
 /// fetched and verified, unless the cache has its index. A layer with a table of contents needs no index. A
 /// layer that is one long Zstandard frame cannot have one.
 ///
-/// With --prefetch LIST, the list becomes part of the index, and its chunks are fetched first wherever the
-/// index is used. --push stores a list even if no layer needs an index.
+/// With --prefetch LIST, the index includes the list, and every machine that uses the index fetches
+/// the chunks of the list first. --push stores a list even if no layer needs an index.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

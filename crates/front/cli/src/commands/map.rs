@@ -18,10 +18,10 @@ use crate::size::{counted, human};
 
 /// Show what takes the space in an image: metadata, data, free space, directories
 ///
-/// Only metadata is read. A block with pieces of several files counts for each in proportion. "shared" is data
-/// that several files have in common. "other" is mostly padding, and in layers the files that upper layers hide.
-/// Of an image at a server only the chunks with metadata are fetched, unless --fetch-ahead is given; layers of a
-/// container image without a table of contents or an index are fetched completely.
+/// Reads metadata only. If several files share a block, each counts with its part. "shared" is data
+/// that several files use. "other" is mostly padding and, with layers, files that upper layers
+/// hide. From a server, map fetches only chunks with metadata, unless --fetch-ahead is given. It
+/// fetches container layers without a table of contents or an index as a whole.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

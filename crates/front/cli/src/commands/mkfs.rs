@@ -43,7 +43,7 @@ pub struct MkfsArgs {
     /// Block device or file
     #[arg(value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Size of the volume [default: that of the device or file]
+    /// Size of the volume [default: the size of the device or file]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
     /// Volume label, at most 11 characters

@@ -10,8 +10,8 @@ use crate::error::{Failure, Result};
 /// Changes of user and group ids.
 #[derive(Args, Debug)]
 pub struct OwnerMapArgs {
-    /// Change user FROM to TO, and COUNT-1 users after it likewise; repeat for more. @FILE reads lines of
-    /// "FROM TO COUNT", as in /proc/PID/uid_map
+    /// Map user FROM to TO, or COUNT users from FROM on to the users from TO on; repeat for more.
+    /// @FILE has lines of "FROM TO COUNT", as in /proc/PID/uid_map
     #[arg(
         help_heading = "Owners, times and attributes",
         long,
@@ -19,7 +19,7 @@ pub struct OwnerMapArgs {
         hide_short_help = true
     )]
     pub uid_map: Vec<String>,
-    /// Change groups, as --uid-map does users
+    /// Map groups, as --uid-map maps users
     #[arg(
         help_heading = "Owners, times and attributes",
         long,

@@ -19,8 +19,8 @@ use crate::{names, remote, size};
 /// A container image is downloaded to a directory, an OCI image layout: open it as oci-layout:DIR. Layers
 /// that exist there are not downloaded again, and other images in the layout stay.
 ///
-/// The file appears under its name when it is complete and, if it has a digest, verified. An interrupted
-/// download is kept in OUTPUT.part, and the next one continues from there.
+/// OUTPUT appears when the file is complete and, if the image has a digest, verified. An
+/// interrupted download is kept in OUTPUT.part, and the next one continues from there.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -30,8 +30,8 @@ use crate::source::cannot_open;
 
 /// Upload an image to a registry, so that it can be mounted from there
 ///
-/// The image is cut into parts, and a new version uploads only the parts that changed. A table of digests
-/// is uploaded too, so that readers can verify each chunk before they use it.
+/// push cuts the image into parts. For a new version, it uploads only the parts that changed. A
+/// table of digests is uploaded too, so that readers can verify each chunk before they use it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ pub struct PushArgs {
     /// Name in the registry: oci://HOST/NAME:TAG
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Size of a part; doubled for images of more than 4,096 parts [default: 4M]
+    /// Size of a part; doubled until the image has at most 4,096 parts [default: 4M]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub part_size: Option<u64>,
     /// Smallest unit that readers fetch and verify, a power of two from 4K to 1M [default: 64K]

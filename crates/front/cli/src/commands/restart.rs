@@ -21,9 +21,9 @@ const DONE: &str = ".";
 
 /// Replace the process that serves a mount, without unmounting it
 ///
-/// The new process runs the program that is installed now, with the options of the mount. Programs that
-/// use the mount keep running: open files stay open, and pending requests are answered. If the new
-/// process cannot serve the mount, the old one continues. Needs Linux 6.9 or later.
+/// The new process runs the program that is installed now, with the options of the mount. Programs
+/// that use the mount keep running: open files stay open, and pending requests are answered. If the
+/// new process cannot serve the mount, the old one continues. Restarting needs Linux 6.9 or later.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

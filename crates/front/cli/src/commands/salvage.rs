@@ -22,7 +22,7 @@ const NAMED: usize = 100;
 /// The arguments of a salvage besides `--salvage`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// With --salvage, write a JSON report to FILE: undamaged files, lost ranges of others, unreadable files
+    /// With --salvage, write a JSON report to FILE that lists whole, damaged and unreadable files
     #[arg(
         help_heading = "Image",
         long,

@@ -22,11 +22,11 @@ use crate::{json, size};
 
 /// Find images in a file of unknown contents: firmware, a disk image, an executable
 ///
-/// Finds images of all formats and firmware headers (uImage, TRX) at any byte, tar archives at multiples
-/// of 512, and partition tables (MBR, GPT), AppImages and SIF at the start. Superblocks and checksums are
-/// verified. Each result is shown with the command that opens it.
+/// Finds images of all formats and firmware headers (uImage, TRX) at any offset, tar archives at
+/// multiples of 512 bytes, and partition tables (MBR, GPT), AppImages and SIF at the start.
+/// Verifies superblocks and checksums. Prints each image with the command that opens it.
 ///
-/// Exit status 0 means that something was found, 1 that nothing was.
+/// Exit status: 0 if something was found, 1 if nothing was found.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -14,12 +14,13 @@ pub struct SelectArgs {
     /// Paths in the image, or patterns such as '/etc/*.conf' [default: /]
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Take only what matches; repeat for more
+    /// Take only paths that match GLOB; repeat for more
     ///
-    /// A directory is taken with everything below it. A GLOB with a slash is matched against the whole path, one without against the name.
+    /// A directory is taken with everything below it. A GLOB with a slash must match the whole
+    /// path, and a GLOB without a slash the name.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Leave out what matches; repeat for more
+    /// Leave out paths that match GLOB; repeat for more
     ///
     /// A directory is left out with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]

@@ -24,12 +24,12 @@ use super::watch;
 ///
 #[cfg_attr(
     feature = "network",
-    doc = "Shows the mounts whose processes belong to the caller. For images at servers it shows how much is",
-    doc = "cached, the transfer rate, pending requests and errors. Mounts that the kernel serves alone are only counted."
+    doc = "Shows the mounts whose processes belong to the caller. For images at servers, it shows how much is",
+    doc = "cached, the transfer rate, pending requests and errors. It only counts mounts that the kernel serves without forerun."
 )]
 #[cfg_attr(
     not(feature = "network"),
-    doc = "Shows the mounts whose processes belong to the caller. Mounts that the kernel serves alone are only counted."
+    doc = "Shows the mounts whose processes belong to the caller. It only counts mounts that the kernel serves without forerun."
 )]
 #[derive(Args, Debug)]
 #[command(after_help = concat!("\
@@ -41,8 +41,8 @@ Examples:
 pub struct StatusArgs {
     /// Show rates and cache use every SECONDS [default: 1] until Ctrl-C
     ///
-    /// On a terminal the display is updated in place. Otherwise each interval prints a line, with --json an
-    /// object on a line.
+    /// On a terminal, the display is updated in place. Otherwise, each interval prints one line, or
+    /// one JSON object with --json.
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
         value_parser = watch::parse_interval)]
     pub watch: Option<Duration>,

@@ -36,7 +36,7 @@ pub struct TarArgs {
     /// Archive to write [default: standard output]
     #[arg(short, long, value_name = "FILE", default_value = "-", hide_default_value = true, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Replace existing files: FILE and that of --report
+    /// Replace FILE and the file of --report if they exist
     #[arg(long)]
     pub force: bool,
     /// Write holes as zeros, for programs that cannot read sparse files

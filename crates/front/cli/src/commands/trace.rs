@@ -28,7 +28,7 @@ Examples:
   forerun trace t.txt
   forerun trace --html t.html t.txt           a page that draws the requests";
 
-/// Summarize the requests of a mount, recorded with mount --trace
+/// Sum up the requests that mount --trace recorded
 ///
 /// Shows counts, bytes, merges and flushes by kind of request and by part of the volume.
 #[derive(Args, Debug)]

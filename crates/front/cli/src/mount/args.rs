@@ -11,8 +11,8 @@ use crate::args::{LAYERS, RemoteArgs};
 
 /// Mount an image on a directory
 ///
-/// Returns when the image is mounted. A background process serves the mount until it is unmounted. Works
-/// as root, without root through fusermount3, and in a user namespace.
+/// Returns when the image is mounted. A background process serves the mount until it is unmounted.
+/// Works as root, as another user through fusermount3, and in a user namespace.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = help::EXAMPLES, after_long_help = help::long_help())]
 pub struct MountArgs {
@@ -38,12 +38,12 @@ pub struct MountArgs {
     /// Open the image as this format instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
-    /// Partition of the file that holds the image; forerun scan shows the numbers
+    /// Open partition N of the file; forerun scan shows the numbers
     #[arg(long, value_name = "N")]
     pub partition: Option<u32>,
-    /// Mount several images as one tree; repeat for each
+    /// Stack several images as one tree, the lowest first; repeat for each
     ///
-    /// The images are stacked like the layers of a container, the lowest first. IMAGE is left out.
+    /// Replaces the argument IMAGE. The images are stacked like the layers of a container.
     #[arg(id = LAYERS, long = "layer", value_name = "IMAGE", value_hint = ValueHint::FilePath, conflicts_with_all = ["format", "partition"])]
     pub layers: Vec<PathBuf>,
     #[command(flatten)]
@@ -60,8 +60,8 @@ pub struct MountArgs {
     pub dir: PathBuf,
     /// Run this command, and unmount the image when the command ends
     ///
-    /// The exit status is that of the command, 128 plus the number of the signal that ended it, or 127 if
-    /// the command does not exist. SIGINT, SIGTERM and SIGHUP are passed on to it.
+    /// The exit status is the status of the command, 128 plus the number of the signal that ended
+    /// it, or 127 if the command does not exist. SIGINT, SIGTERM and SIGHUP are passed on to it.
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments, conflicts_with = "foreground")]
     pub command: Vec<OsString>,
     /// How mount(8) called, if it did.

@@ -20,46 +20,49 @@ Examples:
 pub const MOUNT_OPTIONS: &str = "\
 Mount options (-o, and the fourth field of /etc/fstab):
   via=HOW                as --via: auto, fuse or kernel
-  offset=N, size=N       place and length of the image in the file
+  offset=N, size=N       offset and length of the image in the file
   partition=N            partition of the file that holds the image
-  uid=N, gid=N           owner of everything; in formats without owners (romfs)
-                         the default is the user who mounts
-  unmapped=squash|keep   owners unknown in your user namespace: show you as the
-                         owner (squash, the default), or leave them to the
-                         kernel (keep), which lets no overlay copy such files
-  umask=NNN              permissions to remove
+  uid=N, gid=N           owner and group of all files; for formats without
+                         owners (romfs), the default is the user who mounts
+  unmapped=squash|keep   owners that do not exist in your user namespace: squash
+                         shows you instead (default), keep shows them as the
+                         kernel does, and an overlay cannot copy such files up
+  umask=NNN              permission bits to remove
   allow_other            let other users in, as far as permissions allow
-  default_permissions    let the kernel check permissions for you too
-  auto_unmount           unmount when the serving processes are gone
+  default_permissions    check permissions for the mounting user too
+  auto_unmount           unmount when the serving processes are dead
   restarts=N             replace a serving process that dies, at most N times a
-                         minute [2]; with 0 the mount fails until unmounted
+                         minute [default: 2]; 0: never
   objects=DIR            object store of a composefs image
   verity=MODE            check objects before use: off, on or require
   digest=HEX             refuse a composefs image with another fs-verity digest
   device=PATH            device with data of the image; repeat for each
   readahead=N            bytes to read ahead of sequential readers; 0: none
   cache=N, threads=N     memory for cached blocks; number of threads
-  nolock                 read even if others write; data may be inconsistent
-  nolargeblocks          1 KiB requests as in old programs, for comparison
-                         (the default is largeblocks)
+  nolock                 read even if another process writes; the data may be
+                         inconsistent
+  nolargeblocks          read in requests of 1 KiB, as old programs do, for
+                         comparison (the default is largeblocks)
   fsname=S, subtype=S    names that df and mount show
   remount                change ro, suid, dev and noexec of an existing mount
   rescue                 show what is left of a damaged image, read-only
-  suid, dev, noexec      allow set-user-id bits and devices (root only); forbid
-                         programs
-Volumes that change (exFAT) are mounted read-write:
+  suid, dev              allow set-user-id bits, device nodes (root only)
+  noexec                 do not run programs
+For exFAT volumes, which are mounted read-write:
   ro                     read-only
   fmask=NNN, dmask=NNN   as umask, for files and for directories
-  time_offset=N, sys_tz  zone of times without one: minutes east of UTC, or that
-                         of this system
-  dirsync, sync          flush after each change of metadata, or each write too
-  errors=WHAT            after damage: continue, or accept no more changes
+  time_offset=N, sys_tz  time zone of times that have none: N minutes east of
+                         UTC, or the zone of this system
+  dirsync, sync          flush after each change of names; with sync, after each
+                         write too
+  errors=WHAT            after damage: continue, or refuse further changes
                          (remount-ro)
-  break_lock             write even if others read; they may read inconsistent
-                         data
+  break_lock             write even if other processes read; they may read
+                         inconsistent data
   discard                discard freed space; fstrim(8) works without it
   keep_last_dots         accept names that end with dots
-Sizes take K, M, G. Other mounts are read-only; all are nosuid and nodev.";
+Sizes take K, M, G. Images of other formats are mounted read-only. All mounts
+are nosuid and nodev by default.";
 
 const FSTAB: &str = "\
 In /etc/fstab, if /sbin has the link mount.fuse.forerun to this program:

@@ -25,7 +25,7 @@ const WITHOUT: &str = "--via fuse does without the kernel's driver";
 /// The server of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Via {
-    /// The kernel if possible, else forerun; prints which
+    /// The kernel's driver if possible, otherwise forerun; prints which one
     Auto,
     /// A process of forerun: every format, with or without root
     #[default]

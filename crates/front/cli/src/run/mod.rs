@@ -51,9 +51,9 @@ pub use init::run_init;
 
 /// Run a command with an image as its root directory
 ///
-/// The command sees the files of the image, /proc, /dev, /sys, an empty /tmp, and what --bind adds. It runs as
-/// root of a user namespace and needs no privilege outside. When it ends, all processes that it started end
-/// too, and nothing stays mounted.
+/// The command sees the files of the image, /proc, /dev, /sys, an empty /tmp, and the directories
+/// and files of --bind. It runs as root of a user namespace and needs no privilege outside. When it
+/// ends, all processes that it started end too, and nothing stays mounted.
 ///
 /// IMAGE:IMAGE shows several image files as one tree, the lowest first. For images at servers, whose names
 /// contain colons, use --layer.
@@ -65,14 +65,15 @@ Examples:
   forerun run --overlay work base.sif:tools.sqsh -- make   keep changes in work
   forerun run --bind ~/data:/data:ro tool.sif -- tool /data
 
-Exit status: that of the command, or 128 plus the number of the signal that
-ended it; 127 if it does not exist, 126 if it cannot be run; 7 if the
+Exit status: the status of the command, or 128 plus the number of the signal
+that ended it; 127 if it does not exist, 126 if it cannot be run; 7 if the
 namespaces or mounts could not be made."))]
 pub struct RunArgs {
     /// Let the command change files; keep the changes in DIR, or discard them at the end (tmpfs)
     #[arg(long, value_name = "DIR|tmpfs", value_hint = ValueHint::DirPath)]
     pub overlay: Option<PathBuf>,
-    /// Show the file or directory FROM of the system at the path TO, with :ro read-only; repeat for more
+    /// Show FROM, a file or directory of the system, at the path TO, read-only with :ro; repeat for
+    /// more
     #[arg(long = "bind", value_name = "FROM[:TO[:ro]]", value_hint = ValueHint::AnyPath)]
     pub binds: Vec<OsString>,
     /// Working directory of the command

@@ -35,11 +35,11 @@ pub struct Global {
     /// Print counters at the end: requests, bytes, cache hits
     #[arg(help_heading = "Output", long, global = true)]
     pub stats: bool,
-    /// Log to standard error; twice logs more
+    /// Log to standard error; -vv logs more
     #[arg(help_heading = "Output", short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Do not sandbox the process. By default it gives up all rights that it does not need once its files
-    /// are open
+    /// Turn off the sandbox. In the sandbox, the process gives up all rights that it does not need
+    /// once its files are open
     #[arg(help_heading = "Output", long, global = true)]
     pub no_sandbox: bool,
 }
@@ -54,9 +54,9 @@ pub struct ImageArgs {
     #[cfg_attr(not(feature = "network"), doc = "File or device; - for standard input")]
     #[arg(value_name = "IMAGE", value_hint = clap::ValueHint::FilePath)]
     pub image: PathBuf,
-    /// Read several images as one tree; repeat for each
+    /// Stack several images as one tree, the lowest first; repeat for each
     ///
-    /// The images are stacked like the layers of a container, the lowest first. IMAGE is left out.
+    /// Replaces the argument IMAGE. The images are stacked like the layers of a container.
     #[arg(help_heading = "Image", id = LAYERS, long = "layer", value_name = "IMAGE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["offset", "size", "partition", "format", "image_devices"])]
     pub layers: Vec<PathBuf>,
     #[command(flatten)]
@@ -80,22 +80,24 @@ pub struct SourceArgs {
     /// Length of the image in the file [default: to the end of the file]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// Partition of the file that holds the image; forerun scan shows the numbers
+    /// Open partition N of the file; forerun scan shows the numbers
     #[arg(help_heading = "Image", long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// File or block device that holds data of an EROFS image; repeat for several, in the order of the image's device
-    /// table
+    /// File or block device with data of an EROFS image; repeat for more, in the order of the
+    /// image's device table
     #[arg(help_heading = "Image", id = "image_devices", long = "device", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     pub device: Vec<PathBuf>,
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Read up to this many bytes ahead of sequential readers; 0 turns it off [default: 8M]
+    /// Read up to this many bytes ahead of sequential readers; 0 turns readahead off [default: 8M]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub readahead: Option<u64>,
-    /// Memory for cached blocks [default: 256M, at most an eighth of what the process may use]
+    /// Memory for cached blocks [default: 256M, or an eighth of the available memory if that is
+    /// less]
     #[arg(help_heading = "Image", long, value_name = "BYTES", value_parser = size::parse)]
     pub cache: Option<u64>,
-    /// Threads that read and decode ahead; 0 for one per CPU, fewer if memory is scarce [default: 0]
+    /// Number of threads that read and decode ahead [default: 0, one per CPU, or fewer if memory is
+    /// scarce]
     #[arg(help_heading = "Image", long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
     /// Read without a lock, even if another process or the kernel writes to the image; the data may be
@@ -104,7 +106,8 @@ pub struct SourceArgs {
     pub no_lock: bool,
     #[command(flatten)]
     pub remote: RemoteArgs,
-    /// Read what can be read of a truncated or damaged image; files without a name are in lost+found
+    /// Read a truncated or damaged image as far as possible; files without a name appear in
+    /// lost+found
     #[arg(help_heading = "Image", long = "salvage")]
     pub rescue: bool,
     /// Attributes that the format lacks. Only mounts have options for them.
@@ -132,7 +135,7 @@ pub struct StoreArgs {
 /// A use of the digests of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum VerityMode {
-    /// No check
+    /// Do not check objects
     Off,
     /// Refuse objects whose digest differs from the one in the image
     On,
@@ -171,11 +174,11 @@ pub struct LimitArgs {
 const LIMITS: &str = "\
 Change a limit that protects against hostile images; repeat for more
 
-- total-bytes: bytes of files, with holes, to write or to check [default: 64G, or 1000 times the image]
-- entries: entries of all directories together [default: 64 million]
+- total-bytes: bytes of files that are written or checked, holes included [default: 64G or 1000 times the image, whichever is more]
+- entries: number of entries in all directories [default: 64 million]
 - depth: depth of the directory tree [default: 1024]
 - walk-memory: memory for a walk or a listing [default: 128M]
-- decoded: bytes that a compressed file decodes to [default: 2G, and 50 times the bytes read]";
+- decoded: bytes that a compressed file decodes to [default: 2G or 50 times the bytes read, whichever is more]";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {

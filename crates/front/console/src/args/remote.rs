@@ -23,10 +23,11 @@ pub struct RemoteArgs {
     /// Use the cache only; never contact a server
     #[arg(help_heading = "Images at servers", long)]
     pub offline: bool,
-    /// Refuse images that come without digests, whose data could not be verified before use
+    /// Refuse images without digests, because forerun cannot verify their data before use
     #[arg(help_heading = "Images at servers", long)]
     pub require_verified: bool,
-    /// Platform of a container image, as in linux/arm64/v8 [default: that of this machine]
+    /// Platform of a container image, such as linux/arm64/v8 [default: the platform of this
+    /// machine]
     #[arg(
         help_heading = "Images at servers",
         long,
@@ -36,24 +37,28 @@ pub struct RemoteArgs {
     /// Use only the lowest N layers of a container image
     #[arg(help_heading = "Images at servers", long, value_name = "N")]
     pub first_layers: Option<NonZeroUsize>,
-    /// Do not verify cached data again at its first use
+    /// Do not verify cached data again when it is first used
     #[arg(help_heading = "Images at servers", long)]
     pub trust_cache: bool,
     /// Fetch data ahead of readers [default: async]
     #[arg(help_heading = "Images at servers", long, value_name = "MODE")]
     pub fetch_ahead: Option<FetchAhead>,
-    /// Fetch before the first read: nothing, everything, or the access list in FILE [default: none]
+    /// Fetch in the background before readers ask: nothing, everything, or the chunks in the access
+    /// list FILE [default: none]
     #[arg(help_heading = "Images at servers", long, value_name = "none|all|FILE")]
     pub prefetch: Option<PathBuf>,
-    /// Use the layer indexes in FILE, made by forerun index, to open a container image without fetching its
-    /// layers first. forerun trusts them: use only a file that no other user can change
+    /// Open a container image with the layer indexes in FILE, made by forerun index, without
+    /// fetching its layers first. forerun trusts them: use only a file that no other user can
+    /// change
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "require_verified")]
     pub layer_index: Option<PathBuf>,
-    /// Use the layer indexes and access lists that forerun index --push or soci push stored in the registry.
-    /// forerun trusts them: everyone who can push to the repository, and every mirror, can replace them
+    /// Use the layer indexes and access lists that forerun index --push or soci push stored in the
+    /// registry. forerun trusts them, although everyone who can push to the repository, and every
+    /// mirror, can replace them
     #[arg(help_heading = "Images at servers", long)]
     pub referrers: bool,
-    /// Record in FILE which chunks are used, in order of first use, for --prefetch
+    /// Write an access list for --prefetch to FILE: the chunks that were used, in the order of
+    /// first use
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 }
@@ -64,8 +69,8 @@ pub struct CacheArgs {
     /// Cache directory [default: $XDG_CACHE_HOME/forerun or ~/.cache/forerun]
     #[arg(help_heading = "Images at servers", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Size limit of the cache, or none; data in use is kept [default: a tenth of the filesystem, less if
-    /// under a twentieth would stay free]
+    /// Size limit of the cache, or none for no limit; images in use are kept [default: a tenth of
+    /// the filesystem, or less to keep a twentieth free]
     #[arg(help_heading = "Images at servers", long, value_name = "BYTES", value_parser = limit)]
     pub cache_limit: Option<u64>,
 }
@@ -73,8 +78,9 @@ pub struct CacheArgs {
 /// How servers are spoken to.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ServerArgs {
-    /// Another address of the image, used if the first one fails; for oci:// a mirror registry, asked
-    /// first. Repeat for more; @FILE lists one on each line and is read again on SIGHUP
+    /// Another address of the image, used if the first one fails; for oci:// names, a registry that
+    /// is asked before the real one. Repeat for more. @FILE has one address on each line, and is
+    /// read again on SIGHUP
     #[arg(
         help_heading = "Images at servers",
         long = "mirror",
@@ -83,20 +89,20 @@ pub struct ServerArgs {
     /// Seconds to wait for data before a read fails [default: 30]
     #[arg(help_heading = "Images at servers", long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: Option<u64>,
-    /// How often a failed request is repeated [default: 5]
+    /// Repeat a failed request up to N times [default: 5]
     #[arg(help_heading = "Images at servers", long, value_name = "N")]
     pub retries: Option<u32>,
-    /// Passwords of web servers: lines of https://USER:PASSWORD@HOST, as git credential-store writes them.
-    /// Other users must not be able to read FILE
+    /// Read passwords of web servers from FILE: lines of https://USER:PASSWORD@HOST, as git
+    /// credential-store writes them. Other users must not be able to read FILE
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub credentials_file: Option<PathBuf>,
-    /// Passwords of web servers in netrc format [default: ~/.netrc]
+    /// Read passwords of web servers from FILE, in netrc format [default: ~/.netrc]
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub netrc_file: Option<PathBuf>,
     /// Also trust the certificates in this PEM file
     #[arg(help_heading = "Images at servers", long, value_name = "FILE", value_parser = file, value_hint = ValueHint::FilePath)]
     pub ca_file: Option<PathBuf>,
-    /// Use plain HTTP for this server; repeat for more. Loopback is always allowed
+    /// Use plain HTTP for this server; repeat for more. Loopback addresses are always allowed
     #[arg(help_heading = "Images at servers", long, value_name = "HOST[:PORT]")]
     pub plain_http: Vec<String>,
 }
@@ -104,9 +110,9 @@ pub struct ServerArgs {
 /// How to fetch ahead of readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FetchAhead {
-    /// In the background, in growing windows
+    /// Fetch in the background, in growing windows
     Async,
-    /// Only what readers need
+    /// Fetch only what readers request
     Off,
 }
 

@@ -13,7 +13,8 @@ pub struct LocalArgs {
     /// Directory for indexes of compressed archives [default: $XDG_CACHE_HOME/forerun or ~/.cache/forerun]
     #[arg(help_heading = "Archives and container images", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Platform of a container image, as in linux/arm64/v8 [default: that of this machine]
+    /// Platform of a container image, such as linux/arm64/v8 [default: the platform of this
+    /// machine]
     #[arg(
         help_heading = "Archives and container images",
         long,

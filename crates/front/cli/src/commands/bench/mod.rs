@@ -31,11 +31,11 @@ use runner::Runner;
 
 /// Measure an image, and compare forerun with other drivers and programs
 ///
-/// Reads the largest file cold and cached, reads at random places of it, lists and reads the tree, and
-/// extracts it. Contenders are a mount of forerun, the kernel's driver (as root), and each of
-/// squashfuse_ll, erofsfuse, exfat-fuse, unsquashfs and fsck.erofs that is installed. They take turns.
-/// The medians and their spread are shown; there is no verdict if the spread is larger than the
-/// difference. The data that they read is compared too.
+/// Measures how fast contenders read the largest file (cold, cached, and at random offsets), list,
+/// read and extract the tree. Contenders are a mount of forerun, the kernel's driver (as root), and
+/// each of squashfuse_ll, erofsfuse, exfat-fuse, unsquashfs and fsck.erofs that is installed. They
+/// take turns, and bench compares the data that they read. It prints medians and their spread, and
+/// gives no verdict if the spread is larger than the difference.
 ///
 /// Exit status 1 means that a contender failed or read other data.
 #[derive(Args, Debug)]
@@ -51,20 +51,21 @@ pub struct BenchArgs {
     /// Number of rounds; each measures everything once
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Measure only these, separated by commas
+    /// Work to measure, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WORK")]
     pub only: Vec<BenchWork>,
-    /// Compare with these, separated by commas: kernel, library (forerun without a mount), or a program such as
-    /// squashfuse_ll [default: all there are]
+    /// Contenders, separated by commas: kernel, library (forerun without a mount), or a program
+    /// such as squashfuse_ll [default: all that can take part]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = Contender::parse)]
     pub with: Vec<Contender>,
-    /// Do not compare with these, separated by commas
+    /// Contenders to leave out, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = Contender::parse)]
     pub without: Vec<Contender>,
     /// Number of processes in tree-n
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub processes: u32,
-    /// Directory for mounts and temporary files [default: TMPDIR or /tmp; /var/tmp if that is in memory]
+    /// Directory for mounts and temporary files [default: TMPDIR, otherwise /tmp, or /var/tmp if
+    /// /tmp is in memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
     /// Byte offset of the image in the file, such as 1M or 0x100000 [default: 0]
@@ -73,7 +74,7 @@ pub struct BenchArgs {
     /// Length of the image in the file [default: to the end of the file]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// Partition of the file that holds the image; forerun scan shows the numbers
+    /// Open partition N of the file; forerun scan shows the numbers
     #[arg(long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
     /// Object store of a composefs image

@@ -21,9 +21,9 @@ pub enum BenchWork {
     Start,
     /// Read the largest file, cold
     CatCold,
-    /// Read it again
+    /// Read the largest file again, from the cache
     CatCached,
-    /// Read 4,000 pages at random places of it, with 2 threads, cold
+    /// Read 4,000 random pages of the largest file with 2 threads, cold
     Random,
     /// List the tree with `ls -lR`, cold
     Ls,

@@ -61,7 +61,7 @@ Examples:
 pub struct CacheGcArgs {
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// Remove images until the cache is at most this large [default: --cache-limit, else 0]
+    /// Remove images until the cache is at most this large [default: --cache-limit, otherwise 0]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub to: Option<u64>,
 }

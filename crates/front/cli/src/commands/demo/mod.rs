@@ -45,10 +45,11 @@ pub struct DemoArgs {
     /// Replace FILE if it exists
     #[arg(long, requires = "html")]
     pub force: bool,
-    /// Directory for temporary files [default: TMPDIR or /tmp; /var/tmp if that is in memory]
+    /// Directory for temporary files [default: TMPDIR, otherwise /tmp, or /var/tmp if /tmp is in
+    /// memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
-    /// Size of the largest file, from 1M to 4000M; the others are in proportion
+    /// Size of the largest file, from 1M to 4000M; the other files scale with it
     #[arg(long, value_name = "BYTES", default_value = "250M", value_parser = parse_size)]
     pub size: u64,
 }

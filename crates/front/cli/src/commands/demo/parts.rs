@@ -30,15 +30,15 @@ use crate::size;
 /// A part of the demo, named for the format that it shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PartName {
-    /// Requests of 1 KiB or large ones
+    /// Read in requests of 1 KiB, and in large ones
     Romfs,
-    /// Blocks decoded for each page or once
+    /// Decode a block again for each page, and only once
     Squashfs,
-    /// Removing a large file: a write for each cluster or for each sector
+    /// Remove a large file with a write for each cluster, and with one for each sector
     Exfat,
-    /// An image at a server: downloaded or read on demand
+    /// Download an image from a server, and read it on demand
     Link,
-    /// A listing without and with metadata read ahead
+    /// List a tree without and with readahead of metadata
     Composefs,
 }
 

@@ -20,11 +20,13 @@ use crate::source;
 
 /// Compare two images, or an image and a directory
 ///
-/// Compares names, types, permissions, owners, times, links, devices, extended attributes and contents.
-/// Each difference is a line: added (only in B), removed (only in A), or changed and how. Properties
-/// that one of the two formats cannot store are not compared: romfs has no owners and times.
+/// Compares names, types, permissions, owners, times, links, devices, extended attributes and
+/// contents. Prints a line for each difference: added (only in B), removed (only in A), or changed
+/// (with the change). Ignores properties that one of the two formats cannot store, such as the
+/// owners and times of romfs.
 ///
-/// Exit status 0 means no differences, 1 differences, 2 and above that not everything could be compared.
+/// Exit status: 0 if nothing differs, 1 if something differs, 2 or more if not everything could be
+/// compared.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,12 +46,13 @@ pub struct DiffArgs {
     /// List the paths that differ, without details
     #[arg(long)]
     pub brief: bool,
-    /// Compare only what matches; repeat for more
+    /// Compare only paths that match GLOB; repeat for more
     ///
-    /// A directory is compared with everything below it. A GLOB with a slash is matched against the whole path, one without against the name.
+    /// A directory is compared with everything below it. A GLOB with a slash must match the whole
+    /// path, and a GLOB without a slash the name.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
-    /// Leave out what matches; repeat for more
+    /// Leave out paths that match GLOB; repeat for more
     ///
     /// A directory is left out with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]

@@ -26,17 +26,17 @@ use crate::progress::Progress;
 /// Copy files of an image to disk
 ///
 /// Paths keep their directories: /etc/passwd becomes DIR/etc/passwd. Nothing is written outside of
-/// DIR, whatever the image says, and nothing is overwritten without --force. What cannot be done is
-/// listed, the rest is done, and the exit status is 6.
+/// DIR, whatever the image says, and nothing is overwritten without --force. If some entries cannot
+/// be extracted, they are listed, the others are extracted, and the exit status is 6.
 ///
-/// An extraction that is interrupted, or fills the disk, leaves whole files only, and says how many
-/// are missing. The same command with --skip-existing goes on from there.
+/// If an extraction is interrupted or the disk is full, only whole files stay, and a message says
+/// how many are missing. The same command with --skip-existing continues the extraction.
 ///
-/// With --salvage, files of a damaged image are written as far as they can be read, with zeros for what is
-/// lost. Each such file is listed, and --report FILE has the ranges; the exit status is 6.
+/// With --salvage, damaged files are written with zeros in place of the lost bytes. Each of them is
+/// listed, and the exit status is 6. --report FILE records the lost ranges.
 ///
-/// Run by root, files get the owners of the image; run by others, they are the caller's, and a note
-/// says so.
+/// For root, files get their owners from the image. For other users, files belong to the caller,
+/// and a note says so.
 #[derive(Args, Debug)]
 #[command(
     after_help = "\
@@ -61,7 +61,7 @@ pub struct ExtractArgs {
     pub directory: PathBuf,
     /// Write file contents to standard output
     ///
-    /// The files follow one another.
+    /// All files are written one after the other.
     #[arg(
         short = 'O',
         long,
@@ -70,7 +70,7 @@ pub struct ExtractArgs {
             "gid_map", "check_case_collisions", "skip_existing", "sync", "report"]
     )]
     pub to_stdout: bool,
-    /// Replace existing files, also that of --report
+    /// Replace existing files, including the file of --report
     #[arg(long)]
     pub force: bool,
     /// Resume an extraction: skip files that exist
@@ -80,24 +80,25 @@ pub struct ExtractArgs {
     pub skip_existing: bool,
     /// Flush to disk before exiting
     ///
-    /// Takes less time than sync(1) afterwards, and a disk that fails is an error.
+    /// This takes less time than sync(1) afterwards, and reports errors of the disk.
     #[arg(long)]
     pub sync: bool,
     /// List names that differ only in case
     ///
-    /// If DIR does not tell such names apart, they are listed anyway, and only the first is extracted.
+    /// If DIR ignores case, they are listed even without this option, and only the first is
+    /// extracted.
     #[arg(long)]
     pub check_case_collisions: bool,
     /// Owner of the files
     ///
-    /// The default is image for root and caller for other users.
+    /// The default is "image" for root, and "caller" for other users.
     #[arg(
         help_heading = "Owners, times and attributes",
         long,
         value_name = "WHOSE"
     )]
     pub owner: Option<Owner>,
-    /// Also keep these, separated by commas
+    /// Also keep what is left out by default, separated by commas
     #[arg(
         help_heading = "Owners, times and attributes",
         long,
@@ -126,7 +127,7 @@ pub struct ExtractArgs {
 /// The owner of the files that are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Owner {
-    /// As in the image; files that cannot be given away are listed
+    /// The owners in the image; files whose owner cannot be set are listed
     Image,
     /// The user who extracts
     Caller,

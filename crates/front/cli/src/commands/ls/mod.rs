@@ -24,7 +24,7 @@ use view::View;
 
 /// List files in an image
 ///
-/// Lists the contents of directories, and other files by their names.
+/// For a directory, lists its contents; for any other file, its name.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -54,10 +54,10 @@ pub struct LsArgs {
     /// With -l, show sizes as 1.5 MiB
     #[arg(short = 'h', long)]
     pub human: bool,
-    /// List only what matches; repeat for more
+    /// List only paths that match GLOB; repeat for more
     ///
-    /// A GLOB with a slash is matched against the whole path, one without against the name. If a directory
-    /// matches, everything in it does.
+    /// A GLOB with a slash must match the whole path, and a GLOB without a slash the name. If a
+    /// directory matches, everything in it does.
     #[arg(long, value_name = "GLOB")]
     pub include: Vec<String>,
     /// Has no effect: names that start with a dot are always listed

@@ -19,7 +19,8 @@ pub struct ComposefsArgs {
     /// Version of the format: 0, 1, or 0-1 for the lowest that can hold the tree [default: 0-1]
     #[arg(help_heading = "composefs", long, value_name = "N|MIN-MAX", value_parser = parse_versions)]
     format_version: Option<(u32, u32)>,
-    /// Hard-link files of INPUT into the object store where possible. They must not be changed afterwards
+    /// Hard-link files of INPUT into the object store where possible. Do not change these files
+    /// afterwards
     #[arg(help_heading = "composefs", long)]
     pub link_objects: bool,
 }

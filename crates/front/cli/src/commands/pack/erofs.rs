@@ -21,8 +21,9 @@ const DICTIONARY: (u32, std::ops::RangeInclusive<u32>) = (8, 32 << 10..=8 << 20)
 pub struct ErofsArgs {
     #[command(flatten)]
     pub clusters: ClusterArgs,
-    /// Store small pieces of data beside inodes. EROFS: which file tails [default: plain]. composefs: files
-    /// up to this many bytes, at most 4095 [default: 64]; the digest depends on it
+    /// Store small data beside inodes. EROFS: tails of no files, of plain (uncompressed) files, or
+    /// of all files [default: plain]. composefs: files of up to BYTES, at most 4095 [default: 64];
+    /// the digest of the image depends on this
     #[arg(
         help_heading = "EROFS and composefs",
         long,

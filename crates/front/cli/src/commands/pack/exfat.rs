@@ -13,9 +13,9 @@ use crate::values::parse_uuid;
 /// Options of several formats that name an image and cut it into pieces.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
-    /// Cluster size, a power of two. EROFS: compressed size of a piece, from a block to 1M [default: a
-    /// block]. exFAT: allocation unit, from a sector to 32M [default: 4K for volumes up to 256M, 32K up to 32G,
-    /// 128K above]
+    /// Cluster size, a power of two. EROFS: size of a compressed unit, from a block to 1M [default:
+    /// a block]. exFAT: allocation unit, from a sector to 32M [default: 4K for volumes up to 256M,
+    /// 32K up to 32G, 128K above]
     #[arg(help_heading = "Volume", long, value_name = "BYTES", value_parser = size::parse, hide_short_help = true)]
     pub cluster_size: Option<u64>,
     /// Volume label (romfs, EROFS, exFAT)
@@ -52,8 +52,8 @@ pub struct ExfatArgs {
     /// Accept names that end with dots; Linux shows them only with the mount option keep_last_dots
     #[arg(help_heading = "exFAT", long)]
     keep_last_dots: bool,
-    /// Mark zeros at the end of files as never written, so that copies of the volume can leave them out.
-    /// Linux before 6.8 shows such files too short
+    /// Mark zeros at the end of files as never written, so that copies of the volume can leave them
+    /// out. Linux before 6.8 shows such files without these zeros
     #[arg(help_heading = "exFAT", long)]
     sparse_tails: bool,
 }
@@ -79,11 +79,12 @@ impl FromStr for VolumeSize {
 /// Options of a volume, whatever it will hold.
 #[derive(Args, Debug)]
 pub struct VolumeArgs {
-    /// Sector size: 512, 1024, 2048 or 4096 [default: that of the device, 512 in a file]
+    /// Sector size: 512, 1024, 2048 or 4096 [default: the sector size of the device, or 512 in a
+    /// file]
     #[arg(help_heading = "exFAT", long, value_name = "BYTES", value_parser = size::parse)]
     sector_size: Option<u64>,
-    /// Start data at multiples of this, a power of two. exFAT: the FAT and the clusters [default: 1M for
-    /// volumes of 64M and more, else a cluster]. romfs: each file, 16 to 64K [default: 16]
+    /// Alignment of data, a power of two. exFAT: of the FAT and the clusters [default: 1M for
+    /// volumes of 64M and more, otherwise a cluster]. romfs: of each file, 16 to 64K [default: 16]
     #[arg(help_heading = "Volume", long, value_name = "BYTES", value_parser = size::parse, hide_short_help = true)]
     pub align: Option<u64>,
     /// Serial number of the volume, such as 1234-ABCD [default: derived from its contents]

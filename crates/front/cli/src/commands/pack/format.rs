@@ -28,7 +28,7 @@ pub enum NewFormat {
     Squashfs,
     /// Fast to read, compressed or not; keeps everything
     Erofs,
-    /// Metadata only, files go to an object store that images share; keeps everything
+    /// Metadata only, with file contents in an object store that images share; keeps everything
     Composefs,
     /// Writable volume for cameras, cars, Windows, macOS and Linux; no owners or links
     Exfat,
@@ -51,7 +51,7 @@ pub struct FormatArgs {
     format: Option<NewFormat>,
     /// Number of threads [default: 0, one for each CPU]
     ///
-    /// If memory is scarce, fewer are used. The image does not depend on the number.
+    /// forerun uses fewer threads if memory is scarce. The number does not change the image.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub threads: Option<u16>,
     #[command(flatten)]

@@ -72,7 +72,8 @@ pub struct PackArgs {
     pub to: OutputArgs,
     /// Add the entries that FILE lists; repeat for more
     ///
-    /// FILE lists directories, devices, links and files in the format of mksquashfs -pf. INPUT can be left out.
+    /// FILE lists directories, devices, links and files in the format of mksquashfs -pf. INPUT is
+    /// then optional.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub manifest: Vec<PathBuf>,
     /// Do not descend into other filesystems
@@ -80,7 +81,7 @@ pub struct PackArgs {
     /// Mount points below INPUT are kept as empty directories.
     #[arg(help_heading = "Selection", long)]
     pub one_file_system: bool,
-    /// Make an empty image; there is no INPUT then
+    /// Make an empty image, without INPUT
     #[arg(long, hide_short_help = true, conflicts_with = "manifest")]
     pub empty: bool,
     /// Skip files that cannot be read, and list them

@@ -16,12 +16,12 @@ use crate::values::source_date_epoch;
 /// Entries to leave out.
 #[derive(Args, Debug)]
 pub struct ExcludeArgs {
-    /// Leave out what matches; repeat for more
+    /// Leave out paths that match GLOB; repeat for more
     ///
     /// A directory is left out with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
-    /// Leave out what matches a line of FILE; repeat for more
+    /// Leave out paths that match a GLOB in FILE, which has one on each line; repeat for more
     #[arg(help_heading = "Selection", long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub exclude_from: Vec<PathBuf>,
 }
@@ -51,7 +51,7 @@ impl ExcludeArgs {
 pub struct ChangeArgs {
     /// Give everything to this user and group
     ///
-    /// UID:GID, UID to keep groups, or :GID to keep users. Both are numbers.
+    /// UID:GID sets both, UID keeps groups, and :GID keeps users. UID and GID are numbers.
     #[arg(help_heading = "Owners, times and attributes", long, value_name = "UID[:GID]", value_parser = parse_owner)]
     pub owner: Option<Owner>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub struct ChangeArgs {
     /// Seconds since 1970, or as in 2026-01-31 or "2026-01-31 12:00:00", in UTC.
     #[arg(help_heading = "Owners, times and attributes", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub mtime: Option<Timestamp>,
-    /// Set modification times that are later to this [default: SOURCE_DATE_EPOCH, if set and --mtime is not]
+    /// Set later modification times to TIME [default: SOURCE_DATE_EPOCH, unless --mtime is given]
     #[arg(help_heading = "Owners, times and attributes", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "mtime", hide_short_help = true)]
     pub mtime_clamp: Option<Timestamp>,
     /// Leave out extended attributes

@@ -29,7 +29,7 @@ pub struct SharedArgs {
     /// A power of two: from 4K to 1M for SquashFS, from 512 to 64K for EROFS.
     #[arg(help_heading = "Compression", long, value_name = "BYTES", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
-    /// Store equal data once: equal files [default], in EROFS also equal compressed extents of different files
+    /// Equal data to store only once [default: files]
     #[arg(
         help_heading = "SquashFS and EROFS",
         long,
@@ -45,12 +45,13 @@ pub struct SharedArgs {
         hide_short_help = true
     )]
     pub fragments: Option<PackedTogether>,
-    /// Creation time of the image [default: SOURCE_DATE_EPOCH, else the latest file time for SquashFS and
-    /// the most frequent one for EROFS]
+    /// Creation time of the image [default: SOURCE_DATE_EPOCH; otherwise the latest file time
+    /// (SquashFS) or the most frequent file time (EROFS)]
     #[arg(help_heading = "SquashFS and EROFS", long, value_name = "TIME", value_parser = time)]
     pub mkfs_time: Option<Timestamp>,
-    /// Order the data of files by this list: for SquashFS lines of "PATH PRIORITY", the highest first; for
-    /// EROFS lines of "PATH", the first first, a directory for all below it
+    /// Order the data of files by the list in FILE. SquashFS: lines of "PATH PRIORITY"; files with
+    /// the highest priority come first. EROFS: lines of "PATH", in the order of the data; a
+    /// directory stands for everything below it
     #[arg(help_heading = "SquashFS and EROFS", long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub order: Option<PathBuf>,
 }

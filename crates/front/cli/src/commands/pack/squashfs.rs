@@ -23,7 +23,7 @@ pub struct SquashfsArgs {
     /// Options of the compressor, separated by commas
     #[arg(help_heading = "SquashFS", long = "compressor-options", value_name = "KEY=VALUE", value_delimiter = ',', long_help = TUNING)]
     tuning: Vec<Tuning>,
-    /// Store blocks of zeros instead of holes
+    /// Store blocks of zeros instead of leaving holes
     #[arg(help_heading = "SquashFS", long)]
     no_sparse: bool,
     /// Leave out the table that NFS servers need
@@ -37,7 +37,7 @@ pub struct SquashfsArgs {
         value_delimiter = ','
     )]
     no_compress: Vec<Part>,
-    /// Do not pad the image to a multiple of 4 KiB, which loop devices need
+    /// Do not pad the image to a multiple of 4 KiB (loop devices need the padding)
     #[arg(help_heading = "SquashFS", long)]
     no_pad: bool,
 }
@@ -50,7 +50,7 @@ Options of the compressor, separated by commas
 - xz: dict-size=BYTES, or a part of a block such as 75% [default: a block]
 - xz: bcj=NAME+NAME, of x86, powerpc, arm, armthumb, sparc
 
-Of several names, each block uses the one that makes it smallest.";
+If several names are given, each block uses the one that makes it smallest.";
 
 /// Parts of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -38,11 +38,13 @@ pub struct SnapshotterArgs {
     /// Directory for snapshots
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/var/lib/forerun-snapshotter")]
     pub root: PathBuf,
-    /// Also mount layers whose indexes forerun index --push or soci push stored in the registry. They are
-    /// trusted: everyone who can push to the repository, and every mirror, can replace them
+    /// Also mount layers whose indexes forerun index --push or soci push stored in the registry.
+    /// forerun trusts them, although everyone who can push to the repository, and every mirror, can
+    /// replace them
     #[arg(long)]
     pub referrers: bool,
-    /// Client whose labels name the images. Without it, a layer is unpacked if its labels name two images
+    /// Use only the labels of this client to find images. Without this option, a layer whose labels
+    /// name two images is unpacked
     #[arg(long, value_name = "CLIENT")]
     pub labels: Option<Labels>,
     #[command(flatten)]

@@ -1,7 +1,8 @@
 //! The source through which a driver reads metadata, cached in blocks.
 //!
 //! Parts that the driver names as metadata are read in large requests from the first access on
-//! (`dense.rs`). Other blocks are read on demand. If they are wanted in ascending order, close to
+//! (`dense.rs`). Other blocks are read on demand, those of one read in one
+//! request. If they are wanted in ascending order, close to
 //! each other, the request grows and covers the next ones. If they are interleaved with data, each
 //! is one small request; after many of them, the kernel reads ahead the parts around them
 //! (`hints.rs`).
@@ -20,7 +21,7 @@ use forerun_vfs::{FileSystem, NodeId};
 
 use super::dense::Dense;
 use super::hints::Hints;
-use crate::tuning::{CLOSE_MISSES, METADATA_GAP, METADATA_STEP};
+use crate::tuning::{CLOSE_MISSES, METADATA_CHUNK, METADATA_GAP, METADATA_STEP};
 
 /// Smallest block size with hints. The legacy mode has smaller blocks and no readahead.
 const MIN_HINTED_BLOCK: u64 = 4096;
@@ -180,6 +181,11 @@ impl MetadataSource {
         is_taken
     }
 
+    /// Returns whether a read of several blocks is one request.
+    fn joins_blocks(&self) -> bool {
+        self.purpose == Purpose::Metadata && self.geometry.block() >= MIN_HINTED_BLOCK
+    }
+
     fn lock_forward(&self) -> MutexGuard<'_, Forward> {
         self.forward.lock().unpoisoned()
     }
@@ -201,7 +207,9 @@ impl MetadataSource {
         found.ok()
     }
 
-    fn block(&self, range: Range<u64>) -> io::Result<Arc<[u8]>> {
+    /// Returns the block at `range`. On a miss, the request also covers the blocks up to `wanted`,
+    /// which the same read needs next.
+    fn block(&self, range: Range<u64>, wanted: u64) -> io::Result<Arc<[u8]>> {
         let key = self.key(range.start);
         if let Some(block) = self.cache.get(key) {
             self.count(Counter::MetadataHits);
@@ -213,10 +221,12 @@ impl MetadataSource {
                 self.count(Counter::MetadataMisses);
                 // The kernel reads this part ahead. Larger requests would be no cheaper and would
                 // mostly read file data.
-                if !self.guesses || self.hint(&range) {
-                    return self.read_block(range);
-                }
-                let request = self.grow(range.clone());
+                let guess = if !self.guesses || self.hint(&range) {
+                    range.clone()
+                } else {
+                    self.grow(range.clone())
+                };
+                let request = range.start..guess.end.max(wanted.min(self.len()));
                 // If the larger request fails, the block itself may still be readable.
                 let grown = (request.end > range.end)
                     .then(|| self.load(request).ok())
@@ -252,7 +262,7 @@ impl MetadataSource {
     /// Hints the part of the image that will probably be wanted. Returns true if only `block` need
     /// be read, because it was hinted or because callers announce what they want.
     fn hint(&self, block: &Range<u64>) -> bool {
-        if self.purpose != Purpose::Metadata || self.geometry.block() < MIN_HINTED_BLOCK {
+        if !self.joins_blocks() {
             return false;
         }
         let mut forward = self.lock_forward();
@@ -292,6 +302,11 @@ impl MetadataSource {
     /// few cached blocks between others are read again if that costs less than one more request.
     fn fill(&self, range: &Range<u64>) -> Result<Vec<u8>, Arc<io::Error>> {
         let mut bytes = vec![0; usize_from(range.end - range.start)];
+        self.fill_into(range, &mut bytes).map_err(Arc::new)?;
+        Ok(bytes)
+    }
+
+    fn fill_into(&self, range: &Range<u64>, bytes: &mut [u8]) -> io::Result<()> {
         let place = |part: &Range<u64>| {
             usize_from(part.start - range.start)..usize_from(part.end - range.start)
         };
@@ -309,11 +324,14 @@ impl MetadataSource {
             }
         }
         for part in missing {
-            let out = &mut bytes[place(&part)];
-            let read = self.source.read(part.start, out, self.purpose);
-            read.map_err(Arc::new)?;
+            let mut at = part.start;
+            let most = usize_from(self.geometry.max_request());
+            for out in bytes[place(&part)].chunks_mut(most) {
+                self.source.read(at, out, self.purpose)?;
+                at += u64_from(out.len());
+            }
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Reads a block directly into the memory that the cache keeps.
@@ -365,6 +383,13 @@ impl ReadAt for MetadataSource {
 
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         forerun_io::past_end(offset, out.len(), self.len())?;
+        let end = offset + u64_from(out.len());
+        let joins = self.joins_blocks();
+        if joins && u64_from(out.len()) >= METADATA_CHUNK && !self.has_ranges() {
+            // Its caller goes through it once: in the cache it would only replace other blocks.
+            self.count(Counter::MetadataMisses);
+            return self.fill_into(&(offset..end), out);
+        }
         let mut done = 0;
         while done < out.len() {
             let at = offset + u64_from(done);
@@ -372,7 +397,9 @@ impl ReadAt for MetadataSource {
                 Some(found) => found,
                 None => {
                     let range = self.geometry.align(at..at + 1);
-                    (range.start, self.block(range)?)
+                    let together = if joins { end } else { range.end };
+                    let wanted = self.geometry.align(at..together).end;
+                    (range.start, self.block(range, wanted)?)
                 }
             };
             let skip = usize_from(at - start);

@@ -12,8 +12,14 @@ use crate::ondisk::{ENTRY, ENTRY_LEN, kind};
 use crate::place::Place;
 use crate::volume::Volume;
 
-/// Bytes of a directory that are read at once.
+/// Bytes of a directory that are read first: most directories end there.
+const FIRST_WINDOW: u64 = 16 << 10;
+/// Bytes of a directory that are read at once after that.
 const WINDOW: u64 = 64 << 10;
+/// Bytes of a directory that a check reads at once.
+const WHOLE_WINDOW: u64 = 1 << 20;
+/// Bytes that are compared with zero at once.
+const ZERO_CHUNK: usize = 4096;
 
 /// An item of a directory.
 pub enum Found {
@@ -43,6 +49,8 @@ pub struct Slots<'a> {
     chain: &'a Chain,
     node: Option<NodeId>,
     count: u32,
+    /// Most bytes of a request.
+    most: u64,
     start: u32,
     window: Vec<u8>,
 }
@@ -55,8 +63,17 @@ impl<'a> Slots<'a> {
             chain,
             node,
             count: volume.slots(chain),
+            most: FIRST_WINDOW,
             start: 0,
             window: Vec::new(),
+        }
+    }
+
+    /// Returns a reader that reads beyond the end of the directory too.
+    pub fn whole(volume: &'a Volume, chain: &'a Chain, node: Option<NodeId>) -> Self {
+        Self {
+            most: WHOLE_WINDOW,
+            ..Self::new(volume, chain, node)
         }
     }
 
@@ -76,25 +93,67 @@ impl<'a> Slots<'a> {
         if let Some(entry) = self.buffered(slot) {
             return Ok(Some(entry));
         }
+        self.load(slot)?;
+        Ok(self.buffered(slot))
+    }
+
+    /// Reads the entries from the sector of `slot` on.
+    fn load(&mut self, slot: u32) -> Result<()> {
         let start = slot - slot % self.volume.boot.slots_per_sector();
         let from = u64::from(start) * ENTRY_LEN;
         // Only one contiguous piece: clusters apart cost a request each anyway.
-        let pieces = self.volume.pieces(self.chain, from, WINDOW);
+        let pieces = self.volume.pieces(self.chain, from, self.most);
         let Some(&(offset, len)) = pieces.first() else {
-            return Ok(None);
+            return Ok(());
         };
-        // At most WINDOW.
+        // At most `most`.
         let mut window = vec![0; usize_from(len)];
         self.volume.read(offset, &mut window)?;
         self.start = start;
         self.window = window;
-        Ok(self.buffered(slot))
+        self.most = self.most.max(WINDOW);
+        Ok(())
+    }
+
+    /// Returns slot and type of the first entry from `slot` on that does not end a directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn first_behind(&mut self, slot: u32) -> Result<Option<(u32, u8)>> {
+        let mut slot = slot;
+        while slot < self.count {
+            if self.buffered(slot).is_none() {
+                self.load(slot)?;
+            }
+            let Some(rest) = self.buffered_from(slot) else {
+                return Ok(None);
+            };
+            // The window may reach beyond the most entries that a directory can have.
+            let left = usize_from(u64::from(self.count - slot)) * ENTRY;
+            let rest = &rest[..rest.len().min(left)];
+            for chunk in rest.chunks(ZERO_CHUNK) {
+                if chunk.iter().fold(0, |all, &byte| all | byte) != 0 {
+                    let mut kinds = chunk.chunks_exact(ENTRY).map(|entry| entry[0]);
+                    if let Some(index) = kinds.position(|kind| kind != kind::END) {
+                        let found = chunk[index * ENTRY];
+                        return Ok(Some((slot + u32::try_from(index).unwrap_or(0), found)));
+                    }
+                }
+                slot += u32::try_from(chunk.len() / ENTRY).unwrap_or(1);
+            }
+        }
+        Ok(None)
     }
 
     fn buffered(&self, slot: u32) -> Option<[u8; ENTRY]> {
+        self.buffered_from(slot)?.first_chunk::<ENTRY>().copied()
+    }
+
+    /// Returns the entries from `slot` on that are in memory; nothing if that one is not.
+    fn buffered_from(&self, slot: u32) -> Option<&[u8]> {
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
-        let entry = self.window.get(index.checked_mul(ENTRY)?..)?;
-        entry.first_chunk::<ENTRY>().copied()
+        let entries = self.window.get(index.checked_mul(ENTRY)?..)?;
+        (!entries.is_empty()).then_some(entries)
     }
 
     /// Returns the item that begins at `slot` and the slot of the next item, or nothing at the end of

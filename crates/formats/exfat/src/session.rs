@@ -38,6 +38,8 @@ pub struct State {
     indexes: HashMap<NodeId, (Index, u64)>,
     clock: u64,
     pub pending: Pending,
+    /// The entry that each directory has behind its end, if any, as the check of the volume found them.
+    pub behind_ends: HashMap<NodeId, Option<Error>>,
 }
 
 struct Known {

@@ -202,22 +202,21 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
         }
         slot = next;
     }
-    behind(&mut slots, slot, report)
-}
-
-/// Reports the first entry behind the end of a directory, which is at slot `end`.
-fn behind(slots: &mut Slots<'_>, end: u32, report: &mut Report<'_>) -> Result<()> {
-    let mut slot = end;
-    while let Some(entry) = slots.entry(slot)? {
-        let found = entry[0];
-        if found != kind::END {
-            // An error: Linux refuses to create names in such a directory.
-            report.add(true, slots.error(Check::BehindEnd { found }, slot));
-            break;
-        }
-        slot += 1;
+    let behind = match session.state.behind_ends.remove(&id) {
+        Some(found) => found,
+        None => behind(&mut slots, slot)?,
+    };
+    if let Some(error) = behind {
+        report.add(true, error);
     }
     Ok(())
+}
+
+/// Returns an error for the first entry behind the end of a directory, which is at slot `end`.
+fn behind(slots: &mut Slots<'_>, end: u32) -> Result<Option<Error>> {
+    // An error: Linux refuses to create names in such a directory.
+    let first = slots.first_behind(end)?;
+    Ok(first.map(|(slot, found)| slots.error(Check::BehindEnd { found }, slot)))
 }
 
 fn left_to_the_reader(error: Error) -> Result<()> {

@@ -4,6 +4,7 @@
 //! The check keeps one bit for each cluster. So it reports the second owner of a cluster, but
 //! cannot name the first.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use forerun_io::usize_from;
@@ -49,6 +50,9 @@ pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<
     let mut used = Used::new(volume)?;
     used.system(&mut report)?;
     used.tree(&mut report)?;
+    if session.store.is_none() {
+        session.state.behind_ends = std::mem::take(&mut used.behind_ends);
+    }
     for (id, data) in session.state.pending.known_orphans() {
         let chain = clusters::chain(volume, Some(id), 0, data);
         used.take(chain, (Some(id), 0), &|| Vec::new(), &mut report)?;
@@ -98,6 +102,7 @@ fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
 struct Used<'a> {
     volume: &'a Volume,
     bits: Vec<u8>,
+    behind_ends: HashMap<NodeId, Option<Error>>,
 }
 
 impl<'a> Used<'a> {
@@ -113,7 +118,11 @@ impl<'a> Used<'a> {
             ));
         }
         bits.resize(usize_from(len.into()), 0);
-        Ok(Self { volume, bits })
+        Ok(Self {
+            volume,
+            bits,
+            behind_ends: HashMap::new(),
+        })
     }
 
     /// Takes the clusters of the item at `path`, and returns whether nothing else has them.
@@ -203,7 +212,7 @@ impl<'a> Used<'a> {
         self.take(root, (Some(ROOT), 0), &|| b"/".to_vec(), report)?;
         let mut names = 0_u64;
         while let Some((id, chain, step)) = left.pop() {
-            let mut slots = Slots::new(self.volume, &chain, Some(id));
+            let mut slots = Slots::whole(self.volume, &chain, Some(id));
             let mut slot = 0;
             while let Some((found, next)) = slots.next_item(slot)? {
                 let at = slots.position(slot).unwrap_or(0);
@@ -231,6 +240,8 @@ impl<'a> Used<'a> {
                 }
                 slot = next;
             }
+            let behind = super::behind(&mut slots, slot)?;
+            self.behind_ends.insert(id, behind);
             if names > self.volume.limits.tree_entries {
                 let limit = self.volume.limits.tree_entries;
                 return Err(Error::limit(

@@ -235,3 +235,25 @@ fn a_damaged_directory_is_reported_once() {
         checked.text()
     );
 }
+
+#[test]
+fn a_check_reads_each_directory_at_most_twice() {
+    const DIRECTORIES: u64 = 300;
+    let dir = temp_dir("exfat-check");
+    for n in 0..DIRECTORIES {
+        let sub = dir.path().join(format!("tree/{}/{n}", n % 7));
+        fs::create_dir_all(&sub).unwrap();
+        fs::write(sub.join("a"), "").unwrap();
+    }
+    let sizes = ["--volume-size", "256M", "--cluster-size", "128K"];
+    pack(dir.path(), &sizes).ok();
+    let checked = forerun(dir.path(), &["check", "--stats", "--json", "image"]).ok();
+    let stats: serde_json::Value = serde_json::from_str(&checked.stderr).unwrap();
+    let stats = &stats["stats"];
+    let requests = stats["source_requests"].as_u64().unwrap();
+    // Seven more directories and the root; boot regions, FAT, bitmap and up-case table.
+    assert!(requests <= 2 * (DIRECTORIES + 8) + 30, "{stats}");
+    // They are read to their last byte.
+    let bytes = stats["source_bytes"].as_u64().unwrap();
+    assert!(bytes >= (DIRECTORIES + 8) * (128 << 10), "{stats}");
+}

@@ -289,20 +289,31 @@ impl Session<'_> {
         }
         let chain = self.chain(dir)?;
         let mut slots = Slots::new(self.volume, &chain, Some(dir));
+        let mut first = None;
         for slot in candidates {
             let Some((Found::Set(set) | Found::Stranded(set), _)) = slots.next_item(slot)? else {
                 continue;
             };
-            if self.volume.upcase.same(&set.name(), units) && set.visible_name().is_ok() {
-                let place = slots.place(slot, set.entries());
-                let place = place.ok_or(Error::StaleNode(dir))?;
-                let id = self.note(dir, place, &set);
-                let place = Some(place);
-                let node = Node { id, set, place };
-                return Ok(Some(FoundName { node, slot }));
+            let name = set.name();
+            if !self.volume.upcase.same(&name, units) || set.visible_name().is_err() {
+                continue;
             }
+            // Other systems make names that differ only in case: each must be reachable.
+            if name == units {
+                first = Some((slot, set));
+                break;
+            }
+            first.get_or_insert((slot, set));
         }
-        Ok(None)
+        let Some((slot, set)) = first else {
+            return Ok(None);
+        };
+        let place = slots.place(slot, set.entries());
+        let place = place.ok_or(Error::StaleNode(dir))?;
+        let id = self.note(dir, place, &set);
+        let place = Some(place);
+        let node = Node { id, set, place };
+        Ok(Some(FoundName { node, slot }))
     }
 
     /// Returns the node at a place, and records its directory where changes need that.

@@ -449,3 +449,26 @@ fn bits_behind_the_last_cluster_of_the_bitmap_mean_nothing() {
     assert_eq!((read_only(&image), free_of(&image)), before);
     assert_eq!(before.0, before.1);
 }
+
+#[test]
+fn an_exact_name_wins_over_one_that_differs_in_case() {
+    let mut image = volume(4 << 10, &[("readme", 1), ("readme-", 2), ("other", 3)]);
+    let at = set_of(&image, "readme-");
+    let units: Vec<u8> = "README".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    image[at + 66..at + 66 + 14].fill(0);
+    image[at + 66..at + 66 + 12].copy_from_slice(&units);
+    image[at + 35] = 6;
+    seal_set(&mut image, at);
+    let fs = open(&image);
+    let size = |name: &str| {
+        let node = fs.lookup(fs.root(), name.as_bytes()).unwrap().unwrap();
+        fs.metadata(node).unwrap().size
+    };
+    assert_eq!((size("readme"), size("README"), size("ReadMe")), (1, 2, 1));
+
+    let device = TestDevice::new(&image);
+    let fs = open_mut(&device, |_| {});
+    fs.unlink(fs.root(), b"README").unwrap();
+    let left = fs.lookup(fs.root(), b"README").unwrap().unwrap();
+    assert_eq!(fs.metadata(left).unwrap().size, 1);
+}

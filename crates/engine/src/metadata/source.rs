@@ -1,11 +1,10 @@
 //! The source through which a driver reads metadata, cached in blocks.
 //!
 //! Parts that the driver names as metadata are read in large requests from the first access on
-//! (`dense.rs`). Other blocks are read on demand, those of one read in one
-//! request. If they are wanted in ascending order, close to
-//! each other, the request grows and covers the next ones. If they are interleaved with data, each
-//! is one small request; after many of them, the kernel reads ahead the parts around them
-//! (`hints.rs`).
+//! (`dense.rs`). Other blocks are read on demand, those of one read in one request. If they are
+//! wanted in ascending order, close to each other, the request grows and covers the next ones. If
+//! they are interleaved with data, each is one small request; after many of them, the kernel reads
+//! ahead the parts around them (`hints.rs`).
 
 use std::cell::Cell;
 use std::io;

@@ -28,7 +28,7 @@ pub enum LineError {
     Kind(String),
     /// Contents that come from a command.
     #[error(
-        "no commands are run (\"f\"): run it first, and give the file it wrote with \
+        "forerun runs no commands (\"f\"): run the command first, and name its output with \
          \"h mode uid gid FILE\""
     )]
     Command,
@@ -48,7 +48,7 @@ pub enum LineError {
     #[error("priority {0:?} is not a number from -32768 to 32767")]
     Priority(String),
     /// A kind of special file other than fifo and socket.
-    #[error("{0:?} is neither f, a fifo, nor s, a socket")]
+    #[error("{0:?} is not a type: f (fifo) or s (socket)")]
     Special(String),
     /// A word that is not an extended attribute.
     #[error(
@@ -92,7 +92,7 @@ pub enum LineError {
     #[error("{0:?} is not FROM:TO or FROM:TO:COUNT, with numbers below 4294967295")]
     Range(String),
     /// A range that overlaps another one of the map.
-    #[error("{0:?} begins in a range that is mapped already")]
+    #[error("{0:?} begins in a range that another mapping covers")]
     Overlap(String),
 }
 

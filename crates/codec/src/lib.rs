@@ -99,7 +99,7 @@ pub enum DecodeError {
     Short { actual: usize, expected: usize },
     #[error("it decodes to more than the declared {expected} bytes")]
     Long { expected: usize },
-    #[error("this compression cannot decode a part of a stream")]
+    #[error("this codec cannot decode a part of a stream")]
     NoPrefix,
 }
 

@@ -25,10 +25,10 @@ pub enum Check {
     #[error("erase blocks of {peb} bytes cannot have data at {data} and a volume header at {vid}")]
     Geometry { peb: u64, vid: u32, data: u32 },
     #[error(
-        "the erase block has data at {data} and a volume header at {vid}, other than the first"
+        "the erase block has data at {data} and a volume header at {vid}, unlike the first erase block"
     )]
     OtherGeometry { vid: u32, data: u32 },
-    #[error("no sound copy of the volume table was found")]
+    #[error("no undamaged copy of the volume table was found")]
     NoTable,
     #[error("volume {volume} of the table is not valid: {field} is {value}")]
     Record {
@@ -45,7 +45,7 @@ pub enum Check {
         found: u32,
         expected: u64,
     },
-    #[error("the blocks of volume {volume} disagree about how many there are: {one} and {other}")]
+    #[error("the blocks of volume {volume} state different numbers of blocks: {one} and {other}")]
     Count { volume: u32, one: u32, other: u32 },
     #[error("the disk is longer than can be addressed")]
     TooLong,

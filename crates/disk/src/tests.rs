@@ -211,7 +211,7 @@ fn the_second_copy_of_the_volume_table_counts_if_the_first_is_damaged() {
     flash[1024 + 128] ^= 1;
     let error = open(&flash).unwrap_err().to_string();
     assert!(
-        error.ends_with("no sound copy of the volume table was found"),
+        error.ends_with("no undamaged copy of the volume table was found"),
         "{error}"
     );
 }

@@ -129,7 +129,7 @@ fn describe(head: &[u8]) -> (String, Option<&'static str>) {
         return (what, Some(CONVERT));
     }
     if head.is_empty() {
-        return ("no bytes at all".to_string(), None);
+        return ("no data".to_string(), None);
     }
     match known.iter().find(|(magic, ..)| head.starts_with(magic)) {
         Some((_, what, advice)) => ((*what).to_string(), *advice),

@@ -135,7 +135,7 @@ fn driver(source: &dyn ReadAt, options: &OpenOptions) -> Result<&'static Repair>
     };
     of_format(format.name).ok_or_else(|| {
         Error::Unsupported(format!(
-            "repair of {} images, which are never changed once made",
+            "repair of {} images, which are read-only",
             format.name
         ))
     })

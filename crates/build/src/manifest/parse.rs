@@ -240,7 +240,7 @@ mod tests {
             ("a s 777 0 0", "the target is missing"),
             (
                 "a i 644 0 0 x",
-                "\"x\" is neither f, a fifo, nor s, a socket",
+                "\"x\" is not a type: f (fifo) or s (socket)",
             ),
             ("a l", "the path it is a link to is missing"),
             ("a h 644 0 0", "the file with the contents is missing"),
@@ -271,7 +271,7 @@ mod tests {
         for line in ["a f 644 0 0 echo hi", "a f 644 0 0 true; echo hi"] {
             let error = parse(line.as_bytes(), true).unwrap_err().to_string();
             assert!(
-                error.starts_with("no commands are run (\"f\"): "),
+                error.starts_with("forerun runs no commands (\"f\"): "),
                 "{error}"
             );
         }

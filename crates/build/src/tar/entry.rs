@@ -223,7 +223,7 @@ fn too_large(what: &str) -> io::Error {
 
 /// Parses seconds with an optional fraction, possibly negative. The fraction always counts forward.
 fn time(value: &[u8]) -> io::Result<Timestamp> {
-    let bad = || io::Error::new(io::ErrorKind::InvalidData, "a time that is no number");
+    let bad = || io::Error::new(io::ErrorKind::InvalidData, "a time that is not a number");
     let text = std::str::from_utf8(value).map_err(|_| bad())?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut seconds: i64 = whole.parse().map_err(|_| bad())?;

@@ -134,7 +134,7 @@ const MISTAKES: &[(&str, usize, &str)] = &[
     (
         "# c\n\na f 755 0 0 date",
         3,
-        "no commands are run (\"f\"): run it first, and give the file it wrote with \"h mode uid gid FILE\"",
+        "forerun runs no commands (\"f\"): run the command first, and name its output with \"h mode uid gid FILE\"",
     ),
     (
         "a i 644 0 0\na d 755 0 0",

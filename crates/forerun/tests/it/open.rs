@@ -75,7 +75,7 @@ fn an_image_inside_another_file() {
 
 #[test]
 fn what_is_no_image_is_named() {
-    let nothing = "not an image of a known format: no bytes at all";
+    let nothing = "not an image of a known format: no data";
     for (bytes, expected) in [
         (vec![], nothing),
         (

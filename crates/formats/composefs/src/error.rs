@@ -4,16 +4,16 @@ use forerun_vfs::{Corrupt, Error, NodeId};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
-    #[error("its contents are elsewhere, and it does not say where")]
+    #[error("the contents are in an object, but the image does not name it")]
     NoRedirect,
     #[error(
-        "the redirect {:?} is no name of an object",
+        "the redirect {:?} is not the name of an object",
         String::from_utf8_lossy(path)
     )]
     Redirect { path: Vec<u8> },
-    #[error("an attribute with a digest of {len} bytes that means nothing known")]
+    #[error("the attribute overlay.metacopy has an unknown form of {len} bytes")]
     Metacopy { len: usize },
-    #[error("its object has no digest, and one is required")]
+    #[error("the image has no digest of the object, and verity=require needs one")]
     NoDigest,
 }
 

@@ -40,7 +40,7 @@ impl ResolveBlob for Objects {
             Some(name) => self.store.open_named(&name).map(Some),
             None => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "this is no name of an object",
+                "this is not the name of an object",
             )),
         }
     }

@@ -15,11 +15,11 @@ pub enum Check {
     ImageSize { size: u64, least: u64 },
     #[error("the superblock says {size} bytes, the source has {source_len}")]
     SourceTooShort { size: u64, source_len: u64 },
-    #[error("the root's mode {mode:#o} is not that of a directory")]
+    #[error("the root has the mode {mode:#o}, which is not a directory")]
     RootKind { mode: u16 },
     #[error("unknown file type in mode {mode:#o}")]
     Mode { mode: u16 },
-    #[error("{len} bytes are left for an inode of 12")]
+    #[error("{len} bytes are left for an inode, which takes 12")]
     InodeCut { len: usize },
     #[error(
         "the directory's {size} bytes of entries at {start:#x} lie outside the image of {image_len:#x} bytes"

@@ -9,11 +9,11 @@ use forerun_vfs::{Corrupt, Error, NameError, NodeId};
 pub enum Check {
     #[error("the image is {len} bytes long; a superblock ends at {need}")]
     ShortSuperblock { len: u64, need: u64 },
-    #[error("the superblock's checksum is {found:#010x}, its bytes give {actual:#010x}")]
+    #[error("the superblock stores the checksum {found:#010x}, but its bytes have {actual:#010x}")]
     Checksum { found: u32, actual: u32 },
     #[error("block size 2^{bits}; from 2^9 to 2^16 are allowed")]
     BlockSize { bits: u8 },
-    #[error("{slots} extension slots; {most} are allowed")]
+    #[error("{slots} extension slots; at most {most} are allowed")]
     ExtensionSlots { slots: u8, most: u8 },
     #[error("{len} bytes of settings for the compressor {name}; {need} are needed")]
     CompressorConfig {
@@ -48,7 +48,7 @@ pub enum Check {
     Epoch { epoch: i64 },
     #[error("{nanoseconds} nanoseconds are more than a second")]
     Nanoseconds { nanoseconds: u32 },
-    #[error("device {device} of {count}")]
+    #[error("there is no device {device}; the image has {count}")]
     Device { device: u16, count: usize },
     #[error("symbolic link of {size} bytes; from 1 to {limit} are allowed")]
     SymlinkLen { size: u64, limit: u64 },
@@ -71,7 +71,7 @@ pub enum Check {
     NameOrder { name: String, before: String },
     #[error("entry {name:?} is of unknown type {found}")]
     EntryType { name: String, found: u8 },
-    #[error("entry {name:?} says {says}, its inode is a {found}")]
+    #[error("entry {name:?} has the type {says}, but its inode is a {found}")]
     EntryKind {
         name: String,
         says: &'static str,
@@ -81,11 +81,11 @@ pub enum Check {
     XattrRoom { len: u64, what: &'static str },
     #[error("xattr with the unknown prefix {index:#04x}; readers ignore it")]
     XattrPrefix { index: u8 },
-    #[error("{source} as the name of an xattr: {name:?}")]
+    #[error("xattr {name:?}: {source}")]
     XattrName { name: String, source: NameError },
     #[error("long xattr prefix {index} is empty")]
     LongPrefix { index: usize },
-    #[error("long xattr prefix {index} has {len} bytes; {most} are allowed")]
+    #[error("long xattr prefix {index} has {len} bytes; at most {most} are allowed")]
     LongPrefixLen {
         index: usize,
         len: usize,
@@ -93,7 +93,7 @@ pub enum Check {
     },
     #[error("the superblock puts shared xattrs into a metabox, but the image has none")]
     NoMetabox,
-    #[error("ishare_xattr_prefix_id is {id}, of {count} long xattr prefixes")]
+    #[error("ishare_xattr_prefix_id is {id}, but the image has {count} long xattr prefixes")]
     SharePrefix { id: u8, count: u8 },
     #[error("packed_nid {nid} is not an inode")]
     PackedNode { nid: u64 },

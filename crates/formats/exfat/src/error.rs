@@ -14,11 +14,11 @@ pub enum Check {
     MustBeZero,
     #[error("sectors of 2^{bits} bytes; from 2^9 to 2^12 are allowed")]
     SectorSize { bits: u8 },
-    #[error("clusters of 2^{bits} bytes; 2^25 are the most")]
+    #[error("clusters of 2^{bits} bytes; at most 2^25 are allowed")]
     ClusterSize { bits: u32 },
     #[error("{count} FATs; one or two are allowed")]
     FatCount { count: u8 },
-    #[error("the second of {count} FATs is said to be active")]
+    #[error("the second FAT is marked active, but the volume has {count}")]
     ActiveFat { count: u8 },
     #[error("{what} is {found}; from {low} to {high} are allowed")]
     BootField {
@@ -27,7 +27,7 @@ pub enum Check {
         low: u64,
         high: u64,
     },
-    #[error("the boot region's checksum is {found:#010x}, its bytes give {actual:#010x}")]
+    #[error("the boot region stores the checksum {found:#010x}, but its bytes have {actual:#010x}")]
     BootChecksum { found: u32, actual: u32 },
     #[error("the volume is {len} bytes long, the image only {image}")]
     ShortImage { len: u64, image: u64 },
@@ -45,15 +45,17 @@ pub enum Check {
     },
     #[error("the up-case table is {found} bytes long; from 1 to {max} are possible")]
     UpcaseTableLen { found: u64, max: u64 },
-    #[error("the up-case table's checksum is {found:#010x}, its bytes give {actual:#010x}")]
+    #[error(
+        "the volume stores the checksum {found:#010x} of the up-case table, but its bytes have {actual:#010x}"
+    )]
     UpcaseChecksum { found: u32, actual: u32 },
     #[error("the up-case table maps {unit:#06x} to {found:#06x}")]
     UpcaseMandatory { unit: u16, found: u16 },
     #[error("the up-case table maps more than 65,536 characters")]
     UpcaseLen,
-    #[error("volume label of {count} characters; 11 are the most")]
+    #[error("volume label of {count} characters; at most 11 are allowed")]
     LabelLen { count: u8 },
-    #[error("cluster {cluster} of the {what} is not on the volume, which has {count}")]
+    #[error("cluster {cluster} of the {what} is not on the volume, which has {count} clusters")]
     ClusterRange {
         what: &'static str,
         cluster: u32,
@@ -69,7 +71,7 @@ pub enum Check {
     ChainLink { cluster: u32, found: u64, next: u32 },
     #[error("the chain comes back to cluster {cluster}")]
     ChainLoop { cluster: u32 },
-    #[error("{count} clusters from {first} on reach past the volume's {clusters}")]
+    #[error("{count} clusters from {first} on reach past the volume's {clusters} clusters")]
     RunRange {
         first: u32,
         count: u64,
@@ -85,11 +87,11 @@ pub enum Check {
     Stray { found: u8 },
     #[error("critical entry of type {found:#04x} in a directory other than the root")]
     Misplaced { found: u8 },
-    #[error("set of {count} secondary entries, of which {found} are there")]
+    #[error("set of {count} secondary entries, but only {found} follow")]
     SetCut { count: u8, found: usize },
-    #[error("set of {count} secondary entries; from 2 on are needed")]
+    #[error("set of {count} secondary entries; at least 2 are needed")]
     SetShort { count: u8 },
-    #[error("the set's checksum is {found:#06x}, its bytes give {actual:#06x}")]
+    #[error("the set stores the checksum {found:#06x}, but its bytes have {actual:#06x}")]
     SetChecksum { found: u16, actual: u16 },
     #[error("secondary entry {index} is of type {found:#04x}, not {need:#04x}")]
     SetOrder { index: usize, found: u8, need: u8 },
@@ -101,38 +103,38 @@ pub enum Check {
     Name { name: String, source: NameError },
     #[error("character {unit:#06x} in the name {name:?}")]
     NameCharacter { name: String, unit: u16 },
-    #[error("the name's hash is {found:#06x}, the name gives {actual:#06x}")]
+    #[error("the set stores the name hash {found:#06x}, but the name has {actual:#06x}")]
     NameHash { found: u16, actual: u16 },
-    #[error("the name {name:?} is there twice")]
+    #[error("the directory has the name {name:?} twice")]
     NameTwice { name: String },
-    #[error("{valid} bytes of {len} are valid")]
+    #[error("the valid length is {valid}, the data length {len}")]
     ValidLen { valid: u64, len: u64 },
-    #[error("attributes {found:#06x} do not fit what the clusters hold")]
+    #[error("the attributes {found:#06x} do not match the contents of the clusters")]
     WrongKind { found: u16 },
-    #[error("{len} bytes of data, and no cluster")]
+    #[error("{len} bytes of data, but no cluster")]
     NoCluster { len: u64 },
     #[error("no data, but clusters from {cluster} on")]
     UnusedClusters { cluster: u32 },
     #[error("{len} bytes of data; the volume holds {most}")]
     DataLen { len: u64, most: u64 },
-    #[error("cluster {cluster} is in use and marked free")]
+    #[error("cluster {cluster} is in use, but marked free")]
     UsedFree { cluster: u32 },
-    #[error("{count} clusters from {first} on are in use and marked free")]
+    #[error("{count} clusters from {first} on are in use, but marked free")]
     UsedFreeRun { first: u32, count: u32 },
-    #[error("cluster {cluster} belongs to something else as well")]
+    #[error("cluster {cluster} also belongs to another file or directory")]
     CrossLink { cluster: u32 },
-    #[error("cluster {cluster} of {path:?} belongs to something else as well")]
+    #[error("cluster {cluster} of {path:?} also belongs to another file or directory")]
     CrossLinkOf { cluster: u32, path: String },
-    #[error("{count} clusters from {first} on belong to nothing and are not free")]
+    #[error("{count} clusters from {first} on belong to no file, but are marked used")]
     Leaked { first: u32, count: u32 },
     #[error(
-        "{count} clusters from {first} on belong to nothing, and the volume has no room for a directory \
+        "{count} clusters from {first} on belong to no file, and the volume has no room for a directory \
          that keeps them"
     )]
     NoRoomToKeep { first: u32, count: u32 },
     #[error("no {what} in the root directory, and no room for a new one")]
     NoRoomFor { what: &'static str },
-    #[error("the main boot region is none")]
+    #[error("the main boot region is not valid")]
     NoMainBoot,
     #[error("the main boot region is damaged; the backup is used")]
     MainBoot,
@@ -140,9 +142,9 @@ pub enum Check {
     FatHead { found: u64 },
     #[error("the up-case table is damaged")]
     Table,
-    #[error("entries from one of type {found:#04x} on are behind the end of the directory")]
+    #[error("there are entries after the end of the directory, the first of type {found:#04x}")]
     BehindEnd { found: u8 },
-    #[error("the directory ends, and files that nothing else has are behind it")]
+    #[error("there are files after the end of the directory")]
     EarlyEnd,
     #[error("critical entry of unknown type {found:#04x} in the root directory")]
     UnknownEntry { found: u8 },
@@ -150,9 +152,9 @@ pub enum Check {
     UnknownSecondary { found: u8 },
     #[error("flags {found:#04x} of the stream extension; 0x01 or 0x03 are allowed")]
     StreamFlags { found: u8 },
-    #[error("a set was on its way to another sector when the power failed")]
+    #[error("a power cut interrupted the move of a set to another sector")]
     Stranded,
-    #[error("what was repaired is wrong again each time")]
+    #[error("the repair found new problems in every round")]
     NoEnd,
     #[error("the volume is marked dirty")]
     Dirty,
@@ -160,9 +162,9 @@ pub enum Check {
     MediaFailure,
     #[error("reserved field {field} is {value:#x}")]
     Reserved { field: &'static str, value: u64 },
-    #[error("{found} percent in use; it is {actual}")]
+    #[error("the boot sector says that {found} percent are in use; it is {actual}")]
     Percent { found: u8, actual: u8 },
-    #[error("the time {value:#010x} with {hundredths} hundredths is none")]
+    #[error("the time {value:#010x} with {hundredths} hundredths of a second is not valid")]
     Time { value: u32, hundredths: u8 },
 }
 

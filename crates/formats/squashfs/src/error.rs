@@ -77,7 +77,7 @@ pub enum Check {
     },
     #[error("the file size {size} is above the limit of 2^62 bytes")]
     HugeFile { size: u64 },
-    #[error("block {block} of the file has {len} bytes, stored in {stored}")]
+    #[error("block {block} of the file has {len} bytes, but takes {stored} in the image")]
     BlockLen { block: u64, stored: u32, len: u32 },
     #[error("block {block} of the file lies at {start:#x}..{end:#x}; the image ends at {image:#x}")]
     BlockOutside {
@@ -116,7 +116,7 @@ pub enum Check {
     SymlinkNul,
     #[error("the root is not a directory")]
     RootKind,
-    #[error("a directory of {size} bytes; an empty directory has 3")]
+    #[error("the directory has the size {size}; an empty directory already has 3")]
     ListingSize { size: u32 },
     #[error("the directory ends in the middle of an entry, {left} bytes before its end")]
     ListingCut { left: u64 },
@@ -124,13 +124,13 @@ pub enum Check {
     RunLen { count: u64 },
     #[error("entry of unknown type {found}; the type in its inode is used")]
     EntryType { found: u16 },
-    #[error("entry {name:?} says {says}, its inode is a {found}")]
+    #[error("entry {name:?} has the type {says}, but its inode is a {found}")]
     EntryKind {
         name: String,
         says: &'static str,
         found: &'static str,
     },
-    #[error("entry {name:?} refers to {reference}, out of the inode table of {len} bytes")]
+    #[error("entry {name:?} refers to {reference}, outside the inode table of {len} bytes")]
     EntryReference {
         name: String,
         reference: Reference,
@@ -153,15 +153,15 @@ pub enum Check {
         size: u32,
         found: u64,
     },
-    #[error("xattr value of {len} bytes; {limit} are the most")]
+    #[error("xattr value of {len} bytes; at most {limit} are allowed")]
     XattrValue { len: u32, limit: u32 },
-    #[error("{source} as the name of an xattr: {name:?}")]
+    #[error("xattr {name:?}: {source}")]
     XattrName { name: String, source: NameError },
     #[error("the reference to an xattr value stored elsewhere has {len} bytes instead of 8")]
     XattrReference { len: u32 },
     #[error("link count 0")]
     NoLinks,
-    #[error("inode number {number}; the image has {inodes}")]
+    #[error("inode number {number} is not between 1 and the number of inodes, {inodes}")]
     InodeNumber { number: u32, inodes: u32 },
     #[error("the export table says {found} for inode {number}, which is at {expected}")]
     Export {

@@ -6,15 +6,15 @@ use forerun_vfs::{AclError, Corrupt, Error, NameError};
 /// beside it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
-    #[error("the header's checksum is {stored}; its bytes sum up to {found}")]
+    #[error("the header stores the checksum {stored}, but its bytes add up to {found}")]
     Checksum { stored: i64, found: u64 },
-    #[error("the field {field} is no number: {bytes:02x?}")]
+    #[error("the field {field} is not a number: {bytes:02x?}")]
     Number { field: &'static str, bytes: Vec<u8> },
     #[error("the number {value} of {field} is out of range")]
     Range { field: &'static str, value: i64 },
-    #[error("the archive is {len} bytes long; what begins here ends at {end}")]
+    #[error("the archive is {len} bytes long; the data that begins here ends at {end}")]
     Cut { end: u64, len: u64 },
-    #[error("{size} bytes from here on are more than any file can have")]
+    #[error("a size of {size} bytes is more than any file can have")]
     Long { size: u64 },
     #[error("extended header of {size} bytes, more than {limit}")]
     ExtendedLen { size: u64, limit: u64 },
@@ -34,7 +34,9 @@ pub enum Check {
     Parent { path: String },
     #[error("{path:?} is left out: it is the root but not a directory")]
     Root { path: String },
-    #[error("{path:?} is left out: it is a hard link to {target:?}, which is no file before it")]
+    #[error(
+        "{path:?} is left out: it is a hard link to {target:?}, and no file before it has that path"
+    )]
     Dangling { path: String, target: String },
     #[error(
         "{path:?} is left out: the target of the symbolic link is empty, too long, or has a NUL"
@@ -46,7 +48,7 @@ pub enum Check {
     Acl { path: String, source: AclError },
     #[error("the archive has no two blocks of zeros at its end")]
     NoEnd,
-    #[error("the bytes from here on are no part of the archive")]
+    #[error("the bytes from here on are not part of the archive")]
     Trailing,
 }
 

@@ -65,7 +65,7 @@ pub enum Check {
     Twice { path: String },
     #[error("{path:?} has the type {kind:#o} and is taken as a file")]
     Kind { path: String, kind: u32 },
-    #[error("the local file header has another {field} than the central directory")]
+    #[error("the local file header has another {field} than its entry in the central directory")]
     Differs { field: &'static str },
     #[error("the local file header names {local:?}, the central directory {name:?}")]
     LocalName { local: String, name: String },

@@ -70,7 +70,7 @@ pub fn refuse(layers: &[PathBuf], what: &str) -> Result<()> {
     match layers {
         [] => Ok(()),
         _ => Err(Failure::usage(format!(
-            "{OPTION} has no meaning for {what}: it takes one image"
+            "{OPTION} cannot be used for {what}, which takes one image"
         ))),
     }
 }

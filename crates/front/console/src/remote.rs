@@ -106,7 +106,7 @@ pub fn hint(error: &RemoteError) -> Option<&'static str> {
             "--ca-file or SSL_CERT_FILE names a file of certificates that are to be trusted"
         }
         RemoteError::Offline { .. } => {
-            "leave --offline out, or fetch all of it before: forerun cache prefetch IMAGE"
+            "leave --offline out, or fetch the image first: forerun cache prefetch IMAGE"
         }
         _ => return None,
     })

@@ -456,7 +456,7 @@ fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) ->
         ));
     }
     if options.format.is_some() {
-        return failure.hint("leave --format out to have the format found by content");
+        return failure.hint("leave --format out, and forerun detects the format");
     }
     match forerun::unstable::contents(&**source) {
         // The message names the other filesystem.
@@ -494,7 +494,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
             failure
         }
         forerun::vfs::Error::Corrupt(_) if asked.is_some() => {
-            failure.hint("leave --format out to have the format found by content")
+            failure.hint("leave --format out, and forerun detects the format")
         }
         forerun::vfs::Error::Corrupt(check) if forerun::unstable::repair::is_possible(check.format()) => {
             let repair = repair_command(options);
@@ -503,7 +503,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
             ))
         }
         forerun::vfs::Error::Corrupt(_) => failure.hint(if options.rescue {"it may be an incomplete copy: compare its size, or copy it again"} else {
-                "it may be an incomplete copy: copy it again, or read what is there with --salvage (a mount: -o rescue)"
+                "the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o rescue)"
             }),
         _ => failure,
     }

@@ -50,7 +50,7 @@ pub enum Error {
     NoObjects,
     /// The options ask for digest checks, but fs-verity does not protect the objects.
     #[error(
-        "verity: the kernel checks objects by fs-verity, which does not protect {}; it would refuse to open them",
+        "verity: fs-verity does not protect {}, so the kernel would refuse to open the objects",
         object.display()
     )]
     NoVerity { object: PathBuf },

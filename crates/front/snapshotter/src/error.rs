@@ -26,7 +26,7 @@ pub enum Error {
     },
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{}: no record of a snapshot: {reason}", path.display())]
+    #[error("{}: not a record of a snapshot: {reason}", path.display())]
     Record { path: PathBuf, reason: String },
     #[error("{}: {reason}", path.display())]
     Root { path: PathBuf, reason: &'static str },

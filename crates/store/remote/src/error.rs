@@ -82,7 +82,7 @@ pub enum RemoteError {
     /// name.
     #[error("{place}: its certificate is not trusted: {reason}")]
     Untrusted { place: String, reason: String },
-    #[error("{place}: not in the cache, and no server may be contacted")]
+    #[error("{place}: not in the cache, and --offline forbids contacting a server")]
     Offline { place: String },
     #[error("{place}: the image was closed")]
     Closed { place: String },

@@ -40,7 +40,7 @@ pub enum DumpError {
         /// The error in the line.
         source: DumpLineError,
     },
-    #[error("it has no line for the root")]
+    #[error("the dump has no line for the root")]
     NoRoot,
 }
 
@@ -51,7 +51,7 @@ pub enum DumpLineError {
     TooLong,
     #[error("the field {0} is missing")]
     Missing(&'static str),
-    #[error("{0} {1:?} is not a number that fits")]
+    #[error("{0} {1:?} is not a number, or is too large")]
     Number(&'static str, String),
     /// A backslash without `\`, `n`, `r`, `t` or `x` and two digits after it.
     #[error("{0} has an unknown escape")]
@@ -60,7 +60,7 @@ pub enum DumpLineError {
     Nul(&'static str),
     #[error("the path is longer than {PATH_MAX} bytes")]
     PathTooLong,
-    #[error("the first line must be that of the root, and no other")]
+    #[error("the first line must describe the root, and no other line may")]
     Root,
     #[error("mode {0:o} has no known file type")]
     Mode(u16),
@@ -70,7 +70,9 @@ pub enum DumpLineError {
     NoTarget(String),
     #[error("the symbolic link has no target")]
     NoLinkTarget,
-    #[error("the content has {len} bytes; the size is {size}, and {CONTENT_MAX} are the limit")]
+    #[error(
+        "the content has {len} bytes, but the size is {size}; at most {CONTENT_MAX} are allowed"
+    )]
     Content { len: usize, size: u64 },
     #[error("the digest is not 64 hexadecimal digits")]
     Digest,

@@ -253,7 +253,7 @@ fn wrong_lines_of_a_dump_are_refused() {
         assert_eq!(error.to_string(), expected, "{lines}");
     };
     assert!(matches!(read_dump(&b""[..]), Err(DumpError::NoRoot)));
-    let root = "the first line must be that of the root, and no other";
+    let root = "the first line must describe the root, and no other line may";
     check("/a 0 40755 2 0 0 0 0.0 - - -", &format!("line 1: {root}"));
     check("/ 0 100644 1 0 0 0 0.0 - - -", &format!("line 1: {root}"));
     for (line, expected) in [
@@ -266,11 +266,11 @@ fn wrong_lines_of_a_dump_are_refused() {
         ),
         (
             "/a x 100644 1 0 0 0 0.0 - - -",
-            "size \"x\" is not a number that fits",
+            "size \"x\" is not a number, or is too large",
         ),
         (
             "/a 0 1100644 1 0 0 0 0.0 - - -",
-            "mode \"1100644\" is not a number that fits",
+            "mode \"1100644\" is not a number, or is too large",
         ),
         (
             "/a 0 644 1 0 0 0 0.0 - - -",
@@ -278,15 +278,15 @@ fn wrong_lines_of_a_dump_are_refused() {
         ),
         (
             "/a 0 100644 1 0 0 0 5 - - -",
-            "mtime \"5\" is not a number that fits",
+            "mtime \"5\" is not a number, or is too large",
         ),
         (
             "/a 0 100644 1 0 0 0 5.1000000000 - - -",
-            "mtime \"5.1000000000\" is not a number that fits",
+            "mtime \"5.1000000000\" is not a number, or is too large",
         ),
         (
             "/a 0 100644 1 0 4294967296 0 5.0 - - -",
-            "gid \"4294967296\" is not a number that fits",
+            "gid \"4294967296\" is not a number, or is too large",
         ),
         (
             "/a\\q 0 100644 1 0 0 0 0.0 - - -",
@@ -306,7 +306,7 @@ fn wrong_lines_of_a_dump_are_refused() {
         ),
         (
             "/a 3 100644 1 0 0 0 0.0 - ab -",
-            "the content has 2 bytes; the size is 3, and 5000 are the limit",
+            "the content has 2 bytes, but the size is 3; at most 5000 are allowed",
         ),
         (
             "/a 3 100644 1 0 0 0 0.0 x - 12",

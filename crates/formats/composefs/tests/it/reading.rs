@@ -242,7 +242,7 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
         assert!(matches!(error, Error::Corrupt(_)), "{path:?}: {error}");
         // The writer's prefix makes it absolute.
         let told = format!(
-            "{}\" is no name of an object",
+            "{}\" is not the name of an object",
             String::from_utf8_lossy(path)
         );
         assert!(error.to_string().contains(&told), "{error}");
@@ -257,7 +257,7 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
     let reader = open(&image, objects(&store), Verity::Off).unwrap();
     let error = read(&reader, "file").unwrap_err();
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
-    let told = "its contents are elsewhere, and it does not say where";
+    let told = "the contents are in an object, but the image does not name it";
     assert!(error.to_string().contains(told), "{error}");
 }
 

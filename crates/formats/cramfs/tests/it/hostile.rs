@@ -74,7 +74,7 @@ fn superblocks_that_lie() {
         (
             "root is a file",
             with_word(ROOT, 0o100_644),
-            "node 64, offset 0x40: the root's mode 0o100644 is not that of a directory",
+            "node 64, offset 0x40: the root has the mode 0o100644, which is not a directory",
         ),
         (
             "root of no type",
@@ -102,7 +102,7 @@ fn entries_that_lie() {
         (
             "a cut inode",
             with_word(ROOT + 4, 40),
-            "node 64, offset 0x6c: 8 bytes are left for an inode of 12",
+            "node 64, offset 0x6c: 8 bytes are left for an inode, which takes 12",
         ),
         (
             "a cut name",

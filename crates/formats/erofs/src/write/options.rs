@@ -156,7 +156,9 @@ impl ErofsOptions {
         }
         if self.label.len() > LABEL {
             let len = self.label.len();
-            return Err(cannot(format!("a label of {len} bytes; 16 are the most")));
+            return Err(cannot(format!(
+                "a label of {len} bytes; at most 16 are allowed"
+            )));
         }
         super::xattr::check_prefixes(&self.xattr_prefixes, PREFIXES)
     }

@@ -9,9 +9,9 @@ use forerun_vfs::{Corrupt, Error, NodeId};
 /// or record is stored next to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZmapCheck {
-    #[error("the compression header ends at {end:#x}; the metadata at {len:#x}")]
+    #[error("the compression header ends at {end:#x}, but the metadata ends at {len:#x}")]
     HeaderOutside { end: u64, len: u64 },
-    #[error("clusters of 2^{bits} bytes; this layout takes up to 2^{max}")]
+    #[error("clusters of 2^{bits} bytes; this layout allows at most 2^{max}")]
     ClusterBits { bits: u8, max: u8 },
     #[error("algorithm {id} is not in the superblock's set {set:#06x}")]
     Algorithm { id: u8, set: u16 },
@@ -19,13 +19,15 @@ pub enum ZmapCheck {
     TwoTails,
     #[error("{what}, but the superblock's features ({features:#010x}) do not allow it")]
     Feature { what: &'static str, features: u32 },
-    #[error("{clusters} clusters take an index up to {end:#x}; the metadata ends at {len:#x}")]
+    #[error("the index of {clusters} clusters ends at {end:#x}, but the metadata ends at {len:#x}")]
     IndexOutside { clusters: u64, end: u64, len: u64 },
-    #[error("cluster {cluster}: an extent starts at {offset} of {len} bytes")]
+    #[error("cluster {cluster}: an extent starts at byte {offset} of a cluster of {len} bytes")]
     ClusterOffset { cluster: u64, offset: u64, len: u64 },
     #[error("cluster {cluster}: unknown flags {flags:#06x}")]
     EntryFlags { cluster: u64, flags: u16 },
-    #[error("cluster {cluster} gives the start of its extent as {distance} clusters back")]
+    #[error(
+        "cluster {cluster} says that its extent starts {distance} clusters before it, which is impossible"
+    )]
     LookBack { cluster: u64, distance: u64 },
     #[error("no extent covers byte {position} of the file")]
     NoExtent { position: u64 },
@@ -37,7 +39,7 @@ pub enum ZmapCheck {
     },
     #[error("extent at {start} starts after the end of the file ({size} bytes)")]
     Start { start: u64, size: u64 },
-    #[error("an extent of {len} bytes is stored in {stored}")]
+    #[error("an uncompressed extent of {len} bytes takes {stored} bytes in the image")]
     Plain { len: u64, stored: u64 },
     #[error("extent of {len} bytes; the length must be below 2^32")]
     ExtentLen { len: u64 },
@@ -48,7 +50,7 @@ pub enum ZmapCheck {
     #[error("inline tail: {source}")]
     Tail { source: DecodeError },
     #[error(
-        "extent record {record} starts at byte {start} of the file, the record before it at {before}"
+        "extent record {record} starts at byte {start} of the file, but the record before it starts at {before}"
     )]
     RecordOrder {
         record: u64,

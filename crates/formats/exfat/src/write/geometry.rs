@@ -121,7 +121,7 @@ impl Geometry {
         let volume = len / sector * sector;
         if volume < SMALLEST {
             return Err(cannot(format!(
-                "a volume of {len} bytes; the smallest has {SMALLEST}"
+                "a volume of {len} bytes; at least {SMALLEST} are needed"
             )));
         }
         let align = align(options, cluster, volume);

@@ -54,7 +54,7 @@ fn a_set_far_behind_the_end_of_a_directory_is_found_and_cleared() {
         bytes[at..at + 96].fill(0);
         let said = told(&bytes);
         assert!(
-            said.iter().any(|said| said.contains("behind the end")),
+            said.iter().any(|said| said.contains("after the end")),
             "{said:?}"
         );
         let (after, kinds) = mended(bytes, "a set behind the end");
@@ -123,7 +123,7 @@ fn an_empty_file_that_names_a_cluster_is_written_and_removed() {
         assert_eq!(free_of(&after), free - 2);
         let said = told(&after);
         assert!(
-            said.iter().all(|said| said.contains("belong to nothing")),
+            said.iter().all(|said| said.contains("belong to no file")),
             "{said:?}"
         );
         mended(after, "what is left over");
@@ -382,7 +382,7 @@ fn a_rename_that_was_cut_is_an_error_for_check() {
         let said = told(&bytes);
         let way = said
             .iter()
-            .any(|said| said.contains("on its way to another sector"));
+            .any(|said| said.contains("interrupted the move of a set"));
         // A checker that does not know the pointer finds neither name.
         let source = forerun_io::MemorySource::new(bytes.clone());
         let report = forerun_testkit::exfat_judge::judge(&source).unwrap();

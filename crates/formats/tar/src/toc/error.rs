@@ -19,9 +19,9 @@ pub enum TocCheck {
     Digest { expected: String, found: String },
     #[error("the table of contents cannot be decoded")]
     Damaged,
-    #[error("the table of contents is no file stargz.index.json in an archive")]
+    #[error("the table of contents is not the file stargz.index.json of an archive")]
     NoFile,
-    #[error("the table of contents is no JSON of the expected form: {reason}")]
+    #[error("the table of contents is not JSON of the expected form: {reason}")]
     Json { reason: String },
     #[error("entry {entry} ({name:?}) of the table of contents: {what}")]
     Entry {
@@ -42,7 +42,7 @@ pub enum TocCheck {
         expected: String,
         found: String,
     },
-    #[error("the table of contents is damaged: what is named at {at:#x} of it lies outside of it")]
+    #[error("the table of contents is damaged: the reference at {at:#x} leads outside of it")]
     Flat { at: usize },
     #[error("the table of contents is of an archive of {stored} bytes; this one has {source_len}")]
     OtherArchive { stored: u64, source_len: u64 },
@@ -50,9 +50,9 @@ pub enum TocCheck {
     Lengths { stored: i64, decoded: i64 },
     #[error("the table of contents has {found} digests of spans for {checkpoints} checkpoints")]
     Digests { found: usize, checkpoints: usize },
-    #[error("the digest {0:?} of a span is not of SHA-256")]
+    #[error("the digest {0:?} of a span is not a SHA-256 digest")]
     BadDigest(String),
-    #[error("no entry of the table of contents has a piece here")]
+    #[error("the table of contents has no chunk here")]
     Unknown,
 }
 
@@ -61,11 +61,11 @@ pub enum TocCheck {
 pub enum EntryCheck {
     #[error("it has the unknown type {0:?}")]
     Kind(String),
-    #[error("it has no place in a tree: {0}")]
+    #[error("its path cannot be used: {0}")]
     Path(String),
     #[error("the {field} is out of range: {value}")]
     Range { field: &'static str, value: String },
-    #[error("it is a piece of no file before it")]
+    #[error("no file before it has this chunk")]
     NoFile,
     #[error("the piece begins at byte {found} of the file, not at {expected}")]
     Gap { found: u64, expected: u64 },
@@ -73,9 +73,9 @@ pub enum EntryCheck {
     Size { end: u64, size: u64 },
     #[error("it has no digest")]
     NoDigest,
-    #[error("the digest {0:?} is not of SHA-256")]
+    #[error("the digest {0:?} is not a SHA-256 digest")]
     BadDigest(String),
-    #[error("it is one of too many with xattrs")]
+    #[error("too many entries have xattrs")]
     Xattrs,
     #[error("its data cannot be at {offset:#x} to {end:#x} of the archive")]
     Place { offset: u64, end: u64 },

@@ -139,7 +139,10 @@ fn sizes_that_no_file_can_have_are_refused() {
         error(&bytes)
     };
     for size in [1 << 40, (1 << 63) - 1024] {
-        assert!(most(size).contains("what begins here ends at"), "{size}");
+        assert!(
+            most(size).contains("the data that begins here ends at"),
+            "{size}"
+        );
     }
     for size in [(1 << 63) - 1, 1 << 63, u64::MAX] {
         let error = most(size);

@@ -274,7 +274,7 @@ fn tables_that_lie_are_refused() {
         ("digests of spans", &|ztoc| {
             ztoc.span_digests.push(String::new())
         }),
-        ("not of SHA-256", &|ztoc| {
+        ("not a SHA-256 digest", &|ztoc| {
             ztoc.span_digests[1] = "sha512:00".into()
         }),
         ("not the length they state", &|ztoc| {

@@ -112,7 +112,7 @@ fn headers_that_contradict_each_other_are_reported() {
         let mut bytes = one(0);
         bytes[at] ^= 1;
         let found = problems(&open_damaged(&bytes));
-        let expected = format!("another {field} than the central directory");
+        let expected = format!("another {field} than its entry in the central directory");
         assert!(
             found.iter().any(|problem| problem.contains(&expected)),
             "{found:?}"

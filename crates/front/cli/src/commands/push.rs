@@ -164,7 +164,7 @@ fn refuse_containers(args: &PushArgs) -> Result<()> {
         return Ok(());
     };
     let to = args.name.replacen("oci://", "docker://", 1);
-    let message = "push stores one image; this names a container image";
+    let message = "push cannot store a container image";
     let hint = format!("skopeo copy {from} {to} copies a container image");
     Err(Failure::usage(message)
         .hint(hint)

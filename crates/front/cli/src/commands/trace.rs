@@ -102,8 +102,8 @@ fn read(file: File) -> Result<Recorded> {
             .ok()
             .map(|line| line.trim_end_matches('\n'));
         let Some(record) = text.and_then(TraceRecord::parse) else {
-            let message = format!("line {n} is no event of a trace");
-            let hint = "forerun mount --trace FILE writes one";
+            let message = format!("line {n} is not an event of a trace");
+            let hint = "forerun mount --trace FILE writes a trace";
             return Err(Failure::new(Exit::Source, "trace", message).hint(hint));
         };
         if let TraceRecord::Event(event) = &record {

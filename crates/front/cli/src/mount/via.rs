@@ -47,7 +47,7 @@ impl Via {
             "fuse" => Ok(Self::Fuse),
             "kernel" => Ok(Self::Kernel),
             "" => Err(Failure::usage(
-                "mount option via needs a value: via=auto, fuse or kernel",
+                "mount option via needs a value: auto, fuse or kernel",
             )),
             other => Err(Failure::usage(format!(
                 "mount option via={other}: not auto, fuse or kernel"
@@ -136,7 +136,7 @@ fn at_server(args: &MountArgs) -> Failure {
     let hint = format!(
         "forerun pull {image} FILE fetches the image, and mount FILE mounts it; --via fuse fetches what is read"
     );
-    let message = "the image is at a server, and the kernel's drivers fetch nothing";
+    let message = "the image is at a server, and the kernel's drivers cannot fetch it";
     Failure::usage(message).of(image).hint(hint)
 }
 

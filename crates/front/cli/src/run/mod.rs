@@ -187,14 +187,14 @@ fn split(list: &Path) -> Result<Vec<PathBuf>> {
     let parts: Vec<_> = parts.into_iter().map(PathBuf::from).collect();
     let text = list.to_string_lossy();
     if parts.iter().any(|part| part.as_os_str().is_empty()) || text.contains("://") {
-        let message = "no such file, and not a list of files".to_string();
-        let hint = "--layer names images one by one, those at servers too";
+        let message = "neither a file nor a list of files".to_string();
+        let hint = "give each image with --layer; this also works for images at servers";
         return Err(Failure::usage(message).hint(hint).of(list.display()));
     }
     if !parts.iter().any(|part| part.exists())
         && let Some(hint) = names::in_registry(&text)
     {
-        let message = "no such file, alone or as a list";
+        let message = "neither a file nor a list of files";
         return Err(Failure::usage(message).hint(hint).of(list.display()));
     }
     Ok(parts)

@@ -232,11 +232,11 @@ fn what_cannot_be_understood_stops_gc_before_anything_is_removed() {
     let redirect = format!("/objects/{}", digest.object_path());
     stub(&at.join("moved/f"), 10_000, &redirect, &digest.0, 1);
     plain_erofs(at, "moved", "redirected");
-    stays(at, "store", "redirected", "is no name of an object");
+    stays(at, "store", "redirected", "is not the name of an object");
     // Without metacopy, this driver reads the file from the image; others may follow the redirect.
     rustix::fs::removexattr(at.join("moved/f"), "trusted.overlay.metacopy").unwrap();
     plain_erofs(at, "moved", "halved");
-    stays(at, "store", "halved", "is no name of an object");
+    stays(at, "store", "halved", "is not the name of an object");
     stub(
         &at.join("moved/f"),
         10_000,
@@ -245,7 +245,7 @@ fn what_cannot_be_understood_stops_gc_before_anything_is_removed() {
         7,
     );
     plain_erofs(at, "moved", "algorithm");
-    stays(at, "store", "algorithm", "means nothing known");
+    stays(at, "store", "algorithm", "has an unknown form");
     // An image of another store.
     fs::write(at.join("tree/large"), [b'y'; 20_000]).unwrap();
     fs::remove_file(at.join("tree/sub/twin")).unwrap();

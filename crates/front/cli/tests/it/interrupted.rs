@@ -24,7 +24,7 @@ fn what_is_in_the_cache_is_opened_without_its_server() {
     let offline = ["ls", "--offline", &url];
     let unknown = place.run(&offline);
     assert_eq!(unknown.code, Some(4));
-    let told = "not in the cache, and no server may be contacted";
+    let told = "not in the cache, and --offline forbids contacting a server";
     assert!(unknown.stderr.contains(told), "{}", unknown.stderr);
     assert_eq!(proxy.log().requests(), 0);
 

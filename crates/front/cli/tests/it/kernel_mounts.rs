@@ -290,7 +290,7 @@ fn an_image_at_a_server_is_not_mounted_by_the_kernel() {
         assert_eq!(refused.code, Some(2), "{}", refused.stderr);
         let shown = image.replace("u:secret@", "");
         let told = format!(
-            "forerun: {shown}: the image is at a server, and the kernel's drivers fetch nothing\n  hint: forerun pull {shown} FILE "
+            "forerun: {shown}: the image is at a server, and the kernel's drivers cannot fetch it\n  hint: forerun pull {shown} FILE "
         );
         assert!(refused.stderr.contains(&told), "{}", refused.stderr);
         assert_eq!(place.mounted(), None);

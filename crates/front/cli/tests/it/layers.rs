@@ -128,17 +128,17 @@ fn mistakes_with_layers_are_told() {
     let map = layered.on_layers(&["map"], &[]);
     map.fails(
         2,
-        "forerun: --layer has no meaning for a map: it takes one image",
+        "forerun: --layer cannot be used for a map, which takes one image",
     );
     let repair = layered.on_layers(&["check", "--repair"], &[]);
     repair.fails(
         2,
-        "forerun: --layer has no meaning for a repair: it takes one image",
+        "forerun: --layer cannot be used for a repair, which takes one image",
     );
     let label = layered.on_layers(&["label"], &["NEW"]);
     label.fails(
         2,
-        "forerun: --layer has no meaning for a label: it takes one image",
+        "forerun: --layer cannot be used for a label, which takes one image",
     );
     for option in ["--offset=1", "--format=romfs", "--partition=1"] {
         let refused = layered.on_layers(&["ls", option], &[]);

@@ -131,14 +131,14 @@ fn an_unusable_source_is_told_with_what_to_try() {
     fs::write(fixture.path("empty"), "").unwrap();
     let shorter = format!(
         "forerun: short.img: damaged romfs image: offset 0x0: the superblock says {full} bytes, the \
-         source has 1000\n  hint: it may be an incomplete copy: copy it again, or read what is there with --salvage (a mount: -o rescue)"
+         source has 1000\n  hint: the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o rescue)"
     );
     let past =
         format!("forerun: a.img: --offset 99999999 lies past the end at 2.9 MiB ({len} bytes)");
     let names = forerun::format_names();
     let unknown = "not an image of a known format";
     let gzip = "forerun: a.gz: not a tar image: a gzip file that holds no archive\n  hint: decompress it first";
-    let nothing = format!("forerun: empty: {unknown}: no bytes at all");
+    let nothing = format!("forerun: empty: {unknown}: no data");
     let ext9 = format!(
         "forerun: a.img: unknown format \"ext9\"\n  hint: known: {}",
         names.join(", ")

@@ -159,13 +159,13 @@ const UNFIT_INPUTS: &[Mistake] = &[
         &PACK,
         &["--gid-map", "0:5:10", "--gid-map", "3:3", "tree", "x"],
         2,
-        "forerun: --gid-map: \"3:3\" begins in a range that is mapped already",
+        "forerun: --gid-map: \"3:3\" begins in a range that another mapping covers",
     ),
     (
         &PACK,
         &["--uid-map", "@ids", "tree", "x"],
         4,
-        "forerun: ids:2: \"1 1 1\" begins in a range that is mapped already",
+        "forerun: ids:2: \"1 1 1\" begins in a range that another mapping covers",
     ),
     (
         &PACK,
@@ -184,8 +184,7 @@ const UNFIT_INPUTS: &[Mistake] = &[
         &PACK,
         &["--manifest", "list", "tree", "x"],
         4,
-        "forerun: list:2: no commands are run (\"f\"): run it first, and give the file it wrote \
-         with \"h mode uid gid FILE\"",
+        "forerun: list:2: forerun runs no commands (\"f\"): run the command first, and name its output with \"h mode uid gid FILE\"",
     ),
     (
         &PACK,

@@ -92,7 +92,7 @@ fn parse(text: &str) -> std::result::Result<ImageName, &'static str> {
     let rest = text.strip_prefix("oci://").unwrap_or(text);
     let (host, rest) = rest
         .split_once('/')
-        .ok_or("a registry's name needs a host and a repository: oci://HOST/REPOSITORY:TAG")?;
+        .ok_or("a name in a registry needs a host and a repository: oci://HOST/REPOSITORY:TAG")?;
     let registry = host_of(host)?;
     let (rest, digest) = match rest.split_once('@') {
         Some((rest, digest)) => {

@@ -85,13 +85,15 @@ fn scheme(text: &str) -> Option<(&'static str, &str)> {
 }
 
 fn s3(rest: &str) -> std::result::Result<Reference, &'static str> {
-    let (bucket, key) = rest.split_once('/').ok_or("s3://BUCKET/KEY is needed")?;
+    let (bucket, key) = rest
+        .split_once('/')
+        .ok_or("the name must be s3://BUCKET/KEY")?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if bucket.len() < 3 || bucket.len() > 255 || !bucket.bytes().all(allowed) {
         return Err("no name of a bucket");
     }
     if key.is_empty() || key.len() > 1024 {
-        return Err("no name of an object");
+        return Err("not the name of an object");
     }
     Ok(Reference::S3 {
         bucket: bucket.to_owned(),

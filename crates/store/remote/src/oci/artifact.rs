@@ -40,7 +40,7 @@ pub enum BadArtifact {
     PartLength(u64),
     #[error("verityRoot {0} is not a SHA-256 digest")]
     Root(String),
-    #[error("layer {index} is {found}, not {expected}")]
+    #[error("layer {index} has the type {found}, not {expected}")]
     LayerType {
         index: usize,
         found: String,

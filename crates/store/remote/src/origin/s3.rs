@@ -232,7 +232,7 @@ fn meaning(place: &str, error: &object_store::Error) -> RemoteError {
         Error::Precondition { .. } | Error::NotModified { .. } => RemoteError::Changed { place },
         Error::PermissionDenied { .. } => denied(403),
         Error::Unauthenticated { .. } => denied(401),
-        Error::InvalidPath { .. } => refused("no name of an object"),
+        Error::InvalidPath { .. } => refused("not the name of an object"),
         _ => {
             let mut cause = error.source();
             let mut last = None;

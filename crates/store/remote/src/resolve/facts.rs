@@ -71,9 +71,9 @@ pub struct Facts {
 pub enum BadFacts {
     #[error("not a record of an image")]
     Json(#[from] serde_json::Error),
-    #[error("{0:?} is no digest")]
+    #[error("{0:?} is not a digest")]
     Digest(String),
-    #[error("its {0} cannot be")]
+    #[error("inconsistent {0}")]
     Contradiction(&'static str),
 }
 

@@ -324,7 +324,10 @@ fn layout(
 
 fn contradiction(reference: &Reference) -> RemoteError {
     RemoteError::Cache {
-        reason: format!("what is remembered of {} cannot be", reference.place()),
+        reason: format!(
+            "the cache's record of {} is inconsistent",
+            reference.place()
+        ),
         is_full: false,
     }
 }

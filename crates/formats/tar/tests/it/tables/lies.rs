@@ -66,7 +66,7 @@ const LIES: &[(Change, &str)] = &[
     ),
     (
         |json| entry(json, "./etc/link")["name"] = json!("a\u{0}b"),
-        "no place in a tree",
+        "its path cannot be used",
     ),
     (
         |json| entry(json, "./etc/link")["uid"] = json!(1_u64 << 40),
@@ -105,7 +105,7 @@ const LIES: &[(Change, &str)] = &[
             let entry = entry(json, "./etc/passwd");
             entry["chunkDigest"] = json!("md5:00");
         },
-        "\"md5:00\" is not of SHA-256",
+        "\"md5:00\" is not a SHA-256 digest",
     ),
     (
         |json| {
@@ -116,7 +116,7 @@ const LIES: &[(Change, &str)] = &[
     ),
     (
         |json| entry(json, "./bin/large")["name"] = json!("other"),
-        "piece of no file before it",
+        "no file before it has this chunk",
     ),
     (
         |json| entry(json, "./bin/large")["chunkOffset"] = json!(7),

@@ -375,7 +375,7 @@ fn objects_of_other_names_are_listed_or_an_error() {
         let refused = run(&names, line);
         assert_eq!(refused.code, Some(1), "{line}: {}", refused.text());
         assert!(
-            refused.stderr.contains("is no name of an object"),
+            refused.stderr.contains("is not the name of an object"),
             "{}",
             refused.stderr
         );

@@ -8,7 +8,7 @@ use super::{MountOptions, value};
 pub enum OptionError {
     #[error("unknown mount option {name:?}; there are: {}", known())]
     Unknown { name: String },
-    #[error("mount option {name} needs a value: {name}={expected}")]
+    #[error("mount option {name} needs a value: {expected}")]
     MissingValue {
         name: &'static str,
         expected: &'static str,

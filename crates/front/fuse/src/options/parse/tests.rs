@@ -135,10 +135,7 @@ fn mistakes_are_named() {
             "ro=1",
             "mount option ro takes no value, but was given \"1\"",
         ),
-        (
-            "offset",
-            "mount option offset needs a value: offset=a number",
-        ),
+        ("offset", "mount option offset needs a value: a number"),
         ("uid=", "mount option uid needs a value"),
         ("uid=root", "mount option uid=root: not a number from 0"),
         ("uid=4294967295", "mount option uid=4294967295: not"),

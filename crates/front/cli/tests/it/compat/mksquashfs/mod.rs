@@ -273,7 +273,7 @@ fn other_options_are_refused_by_name() {
         ),
         (
             "mksquashfs tree OUT -p a~f~644~0~0~date",
-            "no commands are run",
+            "forerun runs no commands",
         ),
         (
             "mksquashfs tree OUT -p a~d~999~0~0",

@@ -13,7 +13,7 @@ pub enum LineError {
     #[error("a quote is not closed")]
     Quote,
     /// A backslash at the end.
-    #[error("it ends with a backslash")]
+    #[error("the line ends with a backslash")]
     Backslash,
     /// The line is longer than any useful line.
     #[error("longer than {0} bytes")]
@@ -82,7 +82,7 @@ pub enum LineError {
     #[error("this manifest cannot have data after its entries: it is not a regular file")]
     NoData,
     /// Contents beyond the end of the manifest.
-    #[error("its {len} bytes at {offset} reach past the end of the data")]
+    #[error("the {len} bytes of the file at {offset} reach past the end of the data")]
     PastData {
         /// Offset of the contents in the data.
         offset: u64,
@@ -235,7 +235,7 @@ mod tests {
         }
         for (line, message) in [
             ("\"a", "a quote is not closed"),
-            ("a\\", "it ends with a backslash"),
+            ("a\\", "the line ends with a backslash"),
         ] {
             let error = Words::new(line.as_bytes()).next().unwrap_err();
             assert_eq!(error.to_string(), message);

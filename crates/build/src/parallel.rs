@@ -54,7 +54,7 @@ pub enum ParallelError<E> {
     Failed(E),
     /// Another thread failed, and reports the cause. Producers return this error on; a map returns
     /// it only if its producer or consumer created it.
-    #[error("ended by another failure")]
+    #[error("stopped because of another failure")]
     Stopped,
     #[error("a thread panicked")]
     Panicked,

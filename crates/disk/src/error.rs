@@ -3,7 +3,9 @@ use forerun_vfs::{Corrupt, Error};
 /// A failed check, with the numbers needed to find the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
-    #[error("the headers are {file} and {chunk} bytes long; at least 28 and 12 are needed")]
+    #[error(
+        "the file header has {file} bytes and the chunk header {chunk}; at least 28 and 12 are needed"
+    )]
     HeaderLen { file: u16, chunk: u16 },
     #[error("blocks of {len} bytes: the length must be a multiple of 4 and not 0")]
     BlockLen { len: u32 },

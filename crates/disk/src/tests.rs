@@ -111,12 +111,12 @@ fn damaged_sparse_images_are_refused_with_the_reason() {
         (
             8,
             27,
-            "the headers are 27 and 12 bytes long; at least 28 and 12 are needed",
+            "the file header has 27 bytes and the chunk header 12; at least 28 and 12 are needed",
         ),
         (
             10,
             11,
-            "the headers are 28 and 11 bytes long; at least 28 and 12 are needed",
+            "the file header has 28 bytes and the chunk header 11; at least 28 and 12 are needed",
         ),
         (
             12,

@@ -18,9 +18,7 @@ pub enum Check {
     Checksum { stored: u32, found: u32 },
     #[error("the stream decodes to {found} bytes, modulo 2^32; it declares {stored}")]
     Length { stored: u32, found: u32 },
-    #[error(
-        "the descriptor of the LZ4 frame has the flags {flags:#04x} and the sizes {sizes:#04x}"
-    )]
+    #[error("the descriptor of the LZ4 frame is not valid: flags {flags:#04x}, sizes {sizes:#04x}")]
     Descriptor { flags: u8, sizes: u8 },
     #[error("the frame decodes to {decoded} bytes; it declares {stored}")]
     Content { stored: u64, decoded: u64 },

@@ -173,12 +173,12 @@ const MISTAKES: &[(&str, usize, &str)] = &[
     (
         "a R 5 644 0 0 4 3\n# START OF DATA - DO NOT MODIFY\n#\nsix...",
         1,
-        "its 4 bytes at 3 reach past the end of the data",
+        "the 4 bytes of the file at 3 reach past the end of the data",
     ),
     (
         "a R 5 644 0 0 1 18446744073709551615\n# START OF DATA\n#\n.",
         1,
-        "its 1 bytes at 18446744073709551615 reach past the end of the data",
+        "the 1 bytes of the file at 18446744073709551615 reach past the end of the data",
     ),
 ];
 

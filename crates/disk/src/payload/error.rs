@@ -20,7 +20,7 @@ pub enum Check {
         size: u64,
         expected: u64,
     },
-    #[error("{count} descriptors take {need} bytes; there are {size} for them")]
+    #[error("{count} descriptors take {need} bytes; the header leaves room for {size}")]
     SifRoom { count: u64, need: u64, size: u64 },
     #[error("the partition is empty")]
     SifEmpty,

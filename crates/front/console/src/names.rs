@@ -32,8 +32,10 @@ pub fn advice(name: &Path) -> Option<String> {
 
 /// Returns the failure for a name that is not the name of a remote image.
 pub fn not_at_server(name: &Path) -> Failure {
-    let hint = advice(name)
-        .unwrap_or_else(|| "oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH".to_string());
+    let hint = advice(name).unwrap_or_else(|| {
+        "give an address such as oci://HOST/NAME:TAG, s3://BUCKET/KEY or https://HOST/PATH"
+            .to_string()
+    });
     Failure::usage("not the address of an image at a server")
         .hint(hint)
         .of(name.display())

@@ -64,7 +64,10 @@ pub fn find(source: &dyn ReadAt, number: u32, is_rescue: bool) -> Result<TablePa
             ..partition.clone()
         }),
         None => {
-            let message = format!("has no partition {number}; there are {}", listed(&table));
+            let message = format!(
+                "has no partition {number}; it has these: {}",
+                listed(&table)
+            );
             Err(Failure::new(Exit::Image, "partition", message))
         }
     }

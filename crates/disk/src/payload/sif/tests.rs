@@ -143,8 +143,7 @@ fn one_byte_changed_in_the_header() {
         (
             88,
             49,
-            "damaged SIF image: offset 0x58: 49 descriptors take 28665 bytes; there are 28080 for \
-             them",
+            "damaged SIF image: offset 0x58: 49 descriptors take 28665 bytes; the header leaves room for 28080",
         ),
         (
             95,
@@ -166,7 +165,7 @@ fn one_byte_changed_in_the_header() {
         (
             105,
             0,
-            "damaged SIF image: offset 0x58: 48 descriptors take 28080 bytes; there are 176 for them",
+            "damaged SIF image: offset 0x58: 48 descriptors take 28080 bytes; the header leaves room for 176",
         ),
         (
             111,

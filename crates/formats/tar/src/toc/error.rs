@@ -69,7 +69,7 @@ pub enum EntryCheck {
     NoFile,
     #[error("the piece begins at byte {found} of the file, not at {expected}")]
     Gap { found: u64, expected: u64 },
-    #[error("its pieces end at byte {end}; the file has {size} bytes")]
+    #[error("its chunks end at byte {end}, but the file has {size} bytes")]
     Size { end: u64, size: u64 },
     #[error("it has no digest")]
     NoDigest,

@@ -53,7 +53,7 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
     let not_in_registry = || {
         let failure =
             Failure::usage("not the address of a container image in a registry").of(&name);
-        failure.hint("oci://HOST/NAME:TAG")
+        failure.hint("give a name such as oci://HOST/NAME:TAG")
     };
     let reference = remote::reference(&args.image.image)?.ok_or_else(not_in_registry)?;
     refuse(args)?;

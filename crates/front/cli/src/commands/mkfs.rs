@@ -116,7 +116,7 @@ fn in_file(context: &Context, args: &MkfsArgs, len: Option<u64>) -> Result {
         Some(size) => size,
         None => {
             let failure = Failure::usage("missing --size").of(args.output.display());
-            return Err(failure.hint("--size BYTES, as in --size 32G"));
+            return Err(failure.hint("give the size, as in --size 32G"));
         }
     };
     let writer = writer(args, size, ExfatOptions::default().sector_size)?;

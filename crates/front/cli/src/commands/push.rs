@@ -78,7 +78,7 @@ pub fn run(context: &Context, args: &PushArgs) -> Result {
     let reference = reference.ok_or_else(|| {
         let hint = names::advice(Path::new(&args.name));
         Failure::usage("not a name in a registry")
-            .hint(hint.unwrap_or_else(|| "oci://HOST/NAME:TAG".to_string()))
+            .hint(hint.unwrap_or_else(|| "give a name such as oci://HOST/NAME:TAG".to_string()))
             .of(&args.name)
     })?;
     refuse_containers(args)?;

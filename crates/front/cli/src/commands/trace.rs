@@ -20,8 +20,8 @@ use crate::size;
 use crate::target::is_same_file;
 
 const HELP: &str = "\
-Columns: requests; their bytes; sectors that shared a request with others;
-bytes that an earlier request of that kind had moved; failed requests.
+Columns: requests, their bytes, sectors that were merged into one request with
+others, bytes that an earlier request of that kind moved too, failed requests.
 
 Examples:
   forerun mount --trace t.txt card.img /mnt -- cp -r photos /mnt
@@ -30,7 +30,7 @@ Examples:
 
 /// Sum up the requests that mount --trace recorded
 ///
-/// Shows counts, bytes, merges and flushes by kind of request and by part of the volume.
+/// Prints counts, bytes, merges and flushes for each kind of request and each part of the volume.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub struct TraceArgs {

@@ -50,7 +50,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   noexec                 do not run programs
 For exFAT volumes, which are mounted read-write:
   ro                     read-only
-  fmask=NNN, dmask=NNN   as umask, for files and for directories
+  fmask=NNN, dmask=NNN   permission bits to remove from files, from directories
   time_offset=N, sys_tz  time zone of times that have none: N minutes east of
                          UTC, or the zone of this system
   dirsync, sync          flush after each change of names; with sync, after each

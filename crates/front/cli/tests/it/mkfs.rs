@@ -90,7 +90,7 @@ fn mkfs_refuses_what_holds_a_filesystem_without_force() {
     }
     forerun(at, &["mkfs", "exfat", "new.img"]).fails(
         2,
-        "forerun: new.img: missing --size\n  hint: --size BYTES, as in --size 32G",
+        "forerun: new.img: missing --size\n  hint: give the size, as in --size 32G",
     );
     forerun(at, &["mkfs", "exfat", "--size", "8M", "tree"])
         .fails(5, "forerun: tree: is neither a file nor a block device");

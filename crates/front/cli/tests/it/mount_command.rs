@@ -214,7 +214,7 @@ fn a_partition_is_mounted_by_its_number() {
     assert_eq!(told.code, Some(1));
     assert!(
         told.stderr
-            .contains("disk.img: has no partition 3; there are 1 ("),
+            .contains("disk.img: has no partition 3; it has these: 1 ("),
         "{}",
         told.stderr
     );

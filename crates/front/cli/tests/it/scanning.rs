@@ -166,7 +166,7 @@ fn a_partition_that_is_not_there_is_refused_with_those_that_are() {
     let ran = fixture.run(&["ls", "--partition", "3000", "disk.img"]);
     let listed = "2 (exFAT or NTFS, ";
     assert!(
-        ran.stderr.contains("has no partition 3000; there are") && ran.stderr.contains(listed),
+        ran.stderr.contains("has no partition 3000; it has these:") && ran.stderr.contains(listed),
         "{}",
         ran.stderr
     );
@@ -359,7 +359,7 @@ fn the_volumes_of_a_flash_dump_are_partitions_and_their_sums_are_compared() {
         );
         assert_same(&fixture, &format!("forerun ls {name}"), "holes");
         let message = format!(
-            "forerun: {name}: has no partition 0; there are 1 (static volume, 2.0 MiB at 0), \
+            "forerun: {name}: has no partition 0; it has these: 1 (static volume, 2.0 MiB at 0), \
              4 (dynamic volume, "
         );
         let ran = fixture.run(&["ls", "--partition", "0", name]);

@@ -150,6 +150,6 @@ fn a_partition_of_a_file_at_a_server_is_mounted_by_its_number() {
     assert_eq!(text, "small\n");
     mounted.end();
     let told = place.run(&["mount", "--partition", "2", &url, "mnt"]);
-    let text = format!("forerun: {url}: has no partition 2; there are 1 (");
+    let text = format!("forerun: {url}: has no partition 2; it has these: 1 (");
     assert!(told.stderr.starts_with(&text), "{}", told.stderr);
 }

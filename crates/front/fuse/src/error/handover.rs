@@ -15,7 +15,7 @@ pub enum HandoverError {
     Nameless { count: usize },
     /// The inode numbers have no bits left for another server's sequence number.
     #[error(
-        "{count} processes have served the mount before this one, and inode numbers have no room for \
+        "{count} processes have served the mount before this one, and no inode numbers are left for \
          another; unmount it and mount it again"
     )]
     Numbers { count: u64 },

@@ -124,7 +124,7 @@ const LIES: &[(Change, &str)] = &[
     ),
     (
         |json| entry(json, "./bin/large")["chunkSize"] = json!(9999),
-        "its pieces end at byte 206607",
+        "its chunks end at byte 206607",
     ),
 ];
 

@@ -48,13 +48,13 @@ pub struct DiffArgs {
     pub brief: bool,
     /// Compare only paths that match GLOB; repeat for more
     ///
-    /// A directory is compared with everything below it. A GLOB with a slash must match the whole
-    /// path, and a GLOB without a slash the name.
+    /// A directory is compared together with everything below it. A GLOB with a slash must match
+    /// the whole path, and a GLOB without a slash the name.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub include: Vec<String>,
     /// Leave out paths that match GLOB; repeat for more
     ///
-    /// A directory is left out with everything below it.
+    /// A directory is left out together with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     #[command(flatten)]

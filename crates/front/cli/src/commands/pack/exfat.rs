@@ -49,7 +49,7 @@ pub struct ExfatArgs {
     volume_size: Option<VolumeSize>,
     #[command(flatten)]
     pub volume: VolumeArgs,
-    /// Accept names that end with dots; Linux shows them only with the mount option keep_last_dots
+    /// Accept names that end with dots; Linux needs the mount option keep_last_dots to show them
     #[arg(help_heading = "exFAT", long)]
     keep_last_dots: bool,
     /// Mark zeros at the end of files as never written, so that copies of the volume can leave them

@@ -18,7 +18,7 @@ use crate::values::source_date_epoch;
 pub struct ExcludeArgs {
     /// Leave out paths that match GLOB; repeat for more
     ///
-    /// A directory is left out with everything below it.
+    /// A directory is left out together with everything below it.
     #[arg(help_heading = "Selection", long, value_name = "GLOB")]
     pub exclude: Vec<String>,
     /// Leave out paths that match a GLOB in FILE, which has one on each line; repeat for more
@@ -58,7 +58,7 @@ pub struct ChangeArgs {
     pub maps: OwnerMapArgs,
     /// Set all modification times
     ///
-    /// Seconds since 1970, or as in 2026-01-31 or "2026-01-31 12:00:00", in UTC.
+    /// TIME is seconds since 1970, or a date such as 2026-01-31 or "2026-01-31 12:00:00" in UTC.
     #[arg(help_heading = "Owners, times and attributes", long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub mtime: Option<Timestamp>,
     /// Set later modification times to TIME [default: SOURCE_DATE_EPOCH, unless --mtime is given]

@@ -26,7 +26,7 @@ pub struct SquashfsArgs {
     /// Store blocks of zeros instead of leaving holes
     #[arg(help_heading = "SquashFS", long)]
     no_sparse: bool,
-    /// Leave out the table that NFS servers need
+    /// Leave out the export table, which NFS servers need
     #[arg(help_heading = "SquashFS", long)]
     no_exports: bool,
     /// Store these parts uncompressed, separated by commas

@@ -254,7 +254,7 @@ fn whole(held: &Held, path: &std::path::Path) -> Result<Part> {
     let size = file.metadata().size;
     let limit = held.reader().limits().read_bytes;
     if size > limit {
-        let what = format!("length of a file to read whole, {size} bytes,");
+        let what = format!("length of a file that is read as a whole, {size} bytes,");
         let error = forerun::vfs::Error::limit(forerun::vfs::Bound::ReadBytes, what, limit);
         return Err(Failed::from(error).at(path).in_image(held.name()));
     }

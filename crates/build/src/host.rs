@@ -83,7 +83,7 @@ impl Identity {
 }
 
 fn replaced() -> io::Error {
-    io::Error::other("another file took its place after it was looked at")
+    io::Error::other("another file replaced it while forerun read the directory")
 }
 
 /// Converts the error of opening a path that had no symbolic link during the scan.

@@ -84,8 +84,7 @@ impl WriterNeeds {
         );
         if asked.threads > 0 && encoders > room {
             tracing::warn!(
-                "encoders of {threads} threads may take {}, which with all else is more than four \
-                 fifths of {limit}: the process may be killed",
+                "encoders of {threads} threads may need {}, together with the rest more than four fifths of {limit}: the process may be killed",
                 Mib(encoders),
             );
         }

@@ -381,7 +381,7 @@ impl Tree {
             }
             Entry::Occupied(_) => Err(BuildError::Conflict {
                 path: name.to_vec(),
-                reason: "the name is taken",
+                reason: "the name exists already",
             }),
         }
     }

@@ -57,7 +57,7 @@ pub fn check(paths: &[PathBuf], known: u32) -> Result<()> {
     };
     let path = path.display();
     let reason = match known {
-        0 => format!("{path}: the image keeps no data on other devices"),
+        0 => format!("{path}: the image has no data on other devices"),
         1 => format!("{path}: the image keeps data on one other device"),
         _ => format!("{path}: the image keeps data on {known} other devices"),
     };
@@ -69,7 +69,7 @@ pub fn check(paths: &[PathBuf], known: u32) -> Result<()> {
 fn open_store(path: &Path) -> Result<Arc<dyn ResolveBlob>> {
     let Some(objects) = object_formats().first() else {
         let path = path.display();
-        let text = format!("object stores, as {path}, in a program built without composefs");
+        let text = format!("object stores ({path}) in a program built without composefs");
         return Err(Error::Unsupported(text));
     };
     (objects.open)(path).map_err(|error| {

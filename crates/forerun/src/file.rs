@@ -114,7 +114,7 @@ impl File {
         let reader = self.image.reader();
         let (size, limit) = (self.metadata.size, reader.limits().read_bytes);
         if size > limit {
-            let what = format!("length of a file to read whole, {size} bytes,");
+            let what = format!("length of a file that is read as a whole, {size} bytes,");
             return Err(forerun_vfs::Error::limit(Bound::ReadBytes, what, limit));
         }
         // The image may declare a larger size than it holds.

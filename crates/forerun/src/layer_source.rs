@@ -15,7 +15,7 @@ pub const WHOLE: &str = "verified as a whole";
 pub const BY_INDEX: &str = "each part verified by a kept index";
 /// The report for a layer that is read by an index from elsewhere.
 #[cfg(any(feature = "layouts", feature = "remote"))]
-pub const BY_NAMED_INDEX: &str = "each part compared with an index from elsewhere";
+pub const BY_NAMED_INDEX: &str = "each part compared with an index that forerun did not make";
 /// The report for a layer that is read by a table of contents.
 #[cfg(any(feature = "layouts", feature = "remote"))]
 pub const BY_CONTENTS: &str = "each part verified by its table of contents";

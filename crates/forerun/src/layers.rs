@@ -52,7 +52,7 @@ pub fn open(
     let (Some((lowest, upper)), Some(metadata)) =
         (images.split_first(), metadata.into_iter().next())
     else {
-        return Err(Error::Unsupported("a stack of no layers".to_string()));
+        return Err(Error::Unsupported("a stack without layers".to_string()));
     };
     options.engine.log_memory_use();
     let lowest = Lowest {

@@ -31,7 +31,7 @@ impl PackOptions {
                 Ok(Writer::Exfat(options))
             }
             other => Err(PackError::Option(format!(
-                "format {other}: those that can be packed are {}",
+                "format {other} cannot be packed; these can: {}",
                 Self::FORMATS.join(", ")
             ))),
         }

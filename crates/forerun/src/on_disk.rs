@@ -279,8 +279,7 @@ impl DiskLayer {
             Ok(()) => Ok(()),
             Err(found) => Err(invalid(match self.compression()? {
                 Some(compression) => format!(
-                    "layer {digest} is compressed with {}, and the digest is that of a layer that \
-                     is not; if docker saved it, oci-archive:FILE reads it",
+                    "layer {digest} is compressed with {}, but its digest is for the uncompressed layer; if docker saved it, use oci-archive:FILE",
                     compression.name()
                 ),
                 None => format!("layer {digest} is damaged: its digest is {found}"),

@@ -375,8 +375,7 @@ fn find_payload(
         if let Some(format) = format {
             if has_overlay {
                 tracing::warn!(
-                    "{container}: its overlay partition is not read, so what the container changed is \
-                     missing"
+                    "{container}: its overlay partition is not read, so changes of the container are missing"
                 );
             }
             return Ok(Some((format, container, part)));

@@ -176,7 +176,7 @@ impl PackOptions {
         match (&self.compressor, self.block_size) {
             (Some(name), _) if name != "none" => Err(self.no_compressor(name)),
             (_, Some(size)) => Err(PackError::Option(format!(
-                "block size {size}: {} has no blocks to choose",
+                "block size {size}: {} has a fixed block size",
                 self.format
             ))),
             _ => self.level(&self.format).map(drop),

@@ -61,7 +61,7 @@ impl Layers {
             .collect();
         roots.reverse();
         let root = listing::id_of(&table, roots)?;
-        let root = root.ok_or_else(|| Error::Unsupported("a stack of no layers".to_string()))?;
+        let root = root.ok_or_else(|| Error::Unsupported("a stack without layers".to_string()))?;
         Ok(Self {
             volume: volume::describe(&stack),
             ranges: Ranges::new(&stack),

@@ -71,7 +71,7 @@ impl Stack {
             return Err(Error::limit(Bound::Other, what, u64::MAX));
         }
         if layers.is_empty() {
-            return Err(Error::Unsupported("a stack of no layers".to_string()));
+            return Err(Error::Unsupported("a stack without layers".to_string()));
         }
         let mut has_xattrs = Vec::new();
         for layer in &layers {

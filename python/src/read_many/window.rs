@@ -36,7 +36,7 @@ impl Found {
         };
         let (len, limit) = (range.end - range.start, image.reader().limits().read_bytes);
         if len > limit {
-            let what = format!("length of a file to read whole, {len} bytes,");
+            let what = format!("length of a file that is read as a whole, {len} bytes,");
             let error = Error::limit(Bound::ReadBytes, what, limit);
             return Err(Failed::from(error).at(&path).in_image(image.name()));
         }

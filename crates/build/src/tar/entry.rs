@@ -81,7 +81,7 @@ pub fn parse<R: Read>(entry: &mut Entry<'_, R>, headers: Headers) -> Result<Pars
     taken.map_err(broken)?;
     let kind = entry.header().entry_type();
     if extra.size.is_some_and(|size| size != entry.size()) && kind != EntryType::GNUSparse {
-        let reason = "its size is behind an attribute that the reader of headers cannot read";
+        let reason = "its size follows an attribute that cannot be read";
         return Err(broken(io::Error::new(io::ErrorKind::Unsupported, reason)));
     }
     let path = components(extra.sparse.name.as_deref().unwrap_or(&raw_path))?;
@@ -217,7 +217,7 @@ impl Extra {
 }
 
 fn too_large(what: &str) -> io::Error {
-    let reason = format!("its {what} is larger than any filesystem keeps");
+    let reason = format!("its {what} is larger than any filesystem can store");
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 

@@ -199,7 +199,7 @@ fn a_file_that_was_replaced_after_the_scan_is_not_read() {
         replace();
         let error = read(&tree).expect_err(what).to_string();
         assert!(
-            error.contains("another file took its place"),
+            error.contains("another file replaced it"),
             "{what}: {error}"
         );
     }

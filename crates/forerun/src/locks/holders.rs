@@ -40,7 +40,7 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.user {
             Some(user) => write!(f, "{} (pid {}, user {user})", self.name, self.pid),
-            None => write!(f, "a process that pid {} has left behind", self.pid),
+            None => write!(f, "a process that pid {} started", self.pid),
         }
     }
 }

@@ -103,12 +103,11 @@ impl InUse {
     #[must_use]
     pub const fn hint(&self) -> Option<&'static str> {
         match (self.wanted, &self.by) {
-            (Kind::Read, _) => Some(
-                "--no-lock (of a mount: -o nolock) reads it all the same; the data may be inconsistent",
-            ),
+            (Kind::Read, _) => {
+                Some("--no-lock (mount: -o nolock) reads it anyway; the data may be inconsistent")
+            }
             (Kind::Write, By::Holders(_) | By::Unseen) if !self.is_final => Some(
-                "--break-lock (of a mount: -o break_lock) writes all the same; processes that read \
-                 it may get inconsistent data",
+                "--break-lock (mount: -o break_lock) writes anyway; processes that read it may get inconsistent data",
             ),
             (Kind::Write, By::Loop { mounted: None, .. }) => {
                 Some("detach the loop device first: losetup -d")
@@ -146,8 +145,8 @@ impl fmt::Display for InUse {
                 device: Some(device),
                 on,
             } => write!(f, "{} is mounted on {}", device.display(), on.display()),
-            By::Driver(device) => write!(f, "{} is made of it", device.display()),
-            By::Kernel => f.write_str("the kernel or another process has it alone"),
+            By::Driver(device) => write!(f, "{} uses it", device.display()),
+            By::Kernel => f.write_str("the kernel or another process uses it exclusively"),
         }
     }
 }

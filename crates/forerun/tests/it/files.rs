@@ -186,7 +186,8 @@ fn a_file_over_the_limit_is_read_in_parts_only() {
     for image in images(&OpenOptions::new().limits(limits.clone())) {
         let error = image.read("one").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileTooLarge, "{error}");
-        let text = "length of a file to read whole, 1000003 bytes, exceeds the limit of 1000002";
+        let text =
+            "length of a file that is read as a whole, 1000003 bytes, exceeds the limit of 1000002";
         assert!(error.to_string().contains(text), "{error}");
         let mut all = Vec::new();
         image.file("one").unwrap().read_to_end(&mut all).unwrap();

@@ -209,8 +209,7 @@ pub fn collector(path: &Path) -> io::Result<Box<dyn Collector>> {
     let store = ObjectStore::open(path)?;
     if let Some(entry) = store.repository()? {
         let reason = format!(
-            "with {entry} beside its objects this is a repository of composefs-rs or bootc, whose images \
-             and streams are objects too; only its own tools know what is needed"
+            "with {entry} beside its objects, this is a repository of composefs-rs or bootc, whose images and streams are objects too; use its own tools"
         );
         return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     }

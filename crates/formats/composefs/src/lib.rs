@@ -63,7 +63,7 @@ fn measure_image(source: &dyn ReadAt) -> Result<Measured> {
     }
     Err(Error::UnknownFormat {
         expected: Some(FORMAT.name.into()),
-        found: "no header of composefs".into(),
+        found: "no composefs header".into(),
     })
 }
 

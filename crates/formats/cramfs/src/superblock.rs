@@ -156,7 +156,7 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     if !superblock.has_signature() {
         return Err(Error::UnknownFormat {
             expected: Some("cramfs".into()),
-            found: "no signature of cramfs".into(),
+            found: "no cramfs signature".into(),
         });
     }
     let len = superblock.is_version_2().then_some(superblock.image_len);

@@ -266,7 +266,7 @@ fn unsupported(raw: &ondisk::Superblock) -> Result<()> {
         ));
     }
     if has(incompat::METABOX) && raw.sb_extslots == 0 {
-        return refuse("a metabox and no superblock extension that says where".into());
+        return refuse("a metabox, but no superblock extension that locates it".into());
     }
     Ok(())
 }

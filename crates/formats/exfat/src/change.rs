@@ -24,9 +24,9 @@ impl Stopped {
         Error::ReadOnly(
             match self {
                 Self::Failed => "the device failed",
-                Self::Damaged => "damage was met in its metadata",
+                Self::Damaged => "its metadata is damaged",
                 Self::Panicked => {
-                    "a thread panicked while the volume was in use; nothing is written any more"
+                    "a thread panicked in a change of the volume; nothing more is written"
                 }
             }
             .into(),

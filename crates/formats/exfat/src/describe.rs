@@ -45,7 +45,7 @@ pub fn warnings(volume: &Volume) -> Vec<String> {
         all.push(text.into());
     }
     if flags & volume_flag::MEDIA_FAILURE != 0 {
-        let text = "the volume is marked as having failed: copy what is needed from it";
+        let text = "the volume is marked as having failed: copy your data from it";
         all.push(text.into());
     }
     all

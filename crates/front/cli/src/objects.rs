@@ -11,7 +11,7 @@ pub fn refuse_without_store(image: &Image, hint: &str) -> Result<()> {
     if !needs_store(image) {
         return Ok(());
     }
-    let message = "its files are objects of a store, and none was named";
+    let message = "its files are in an object store, and --objects is missing";
     Err(Failure::usage(message).hint(hint))
 }
 

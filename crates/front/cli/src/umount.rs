@@ -137,7 +137,7 @@ fn kernel_failure(error: &forerun_kernel::Error) -> Failure {
             failure.hint("it was mounted by root: use sudo")
         }
         forerun_kernel::Error::Busy { .. } => {
-            failure.hint("--lazy detaches it now, and ends it when its last user is gone")
+            failure.hint("--lazy detaches it now, and ends it when it is unused")
         }
         forerun_kernel::Error::HoldsMount { inner: above, .. }
         | forerun_kernel::Error::Covered { path: above } => {

@@ -81,7 +81,7 @@ impl From<ExportError> for Failure {
             },
             ExportError::Sync { path, source } => {
                 let failure = Self::output(&source).of(path.display());
-                let message = format!("it may not all be on disk: {}", failure.message);
+                let message = format!("some of it may not be on disk: {}", failure.message);
                 Self { message, ..failure }
             }
             ExportError::Entry {
@@ -93,7 +93,7 @@ impl From<ExportError> for Failure {
                 let message = format!("cannot {action}: {}", failure.message);
                 let failure = Self { message, ..failure };
                 match source.kind() {
-                    io::ErrorKind::AlreadyExists => failure.hint("--force replaces what is there"),
+                    io::ErrorKind::AlreadyExists => failure.hint("--force replaces it"),
                     _ => failure,
                 }
             }
@@ -234,7 +234,7 @@ fn of_read(error: &Error, source: &io::Error) -> Option<&'static str> {
     };
     numbers
         .any(is_failing)
-        .then_some("the file or device is failing there; what lies elsewhere can still be read")
+        .then_some("the file or device cannot be read there; other parts can still be read")
 }
 
 /// Returns the advice to raise a limit, if an option can.
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn only_an_error_of_the_device_is_said_to_be_one() {
         let failing =
-            Some("the file or device is failing there; what lies elsewhere can still be read");
+            Some("the file or device cannot be read there; other parts can still be read");
         let at_server = |error: RemoteError| io::Error::other(error);
         let place = || "https://h/x".to_string();
         let device = || io::Error::from_raw_os_error(5);
@@ -285,7 +285,7 @@ mod tests {
                     is_full: true,
                 }),
                 Some(
-                    "make room: forerun cache gc --to BYTES; or keep it elsewhere: --cache-dir DIR",
+                    "free space with forerun cache gc --to BYTES, or use another directory: --cache-dir DIR",
                 ),
             ),
         ] {

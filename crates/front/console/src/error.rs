@@ -49,13 +49,13 @@ impl Failure {
             return Self::new(
                 Exit::BrokenPipe,
                 "broken_pipe",
-                "the reader of the output is gone",
+                "the reader of the output has closed it",
             );
         }
         let hint = match error.kind() {
             io::ErrorKind::StorageFull => Some("free some space, or write elsewhere"),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Some("choose a place where you may write")
+                Some("choose a directory where you may write")
             }
             io::ErrorKind::NotFound => Some("its directory must exist: make it first"),
             _ => None,

@@ -34,8 +34,7 @@ impl Exit {
         (Self::Ok, "Success."),
         (
             Self::Image,
-            "An error in the image: no such path, damage, a limit. check: errors were found. scan: nothing was \
-             found. diff: there are differences. bench: a run failed, or a driver read other data.",
+            "An error in the image, such as a missing path, damage, or a limit. check: errors were found. scan: nothing was found. diff: there are differences. bench: a run failed, or a driver read other data.",
         ),
         (Self::Usage, "The command line is wrong."),
         (
@@ -61,11 +60,11 @@ impl Exit {
         ),
         (
             Self::Interrupted,
-            "Interrupted; nothing half-made was left.",
+            "Interrupted. No incomplete output was left.",
         ),
         (
             Self::BrokenPipe,
-            "Nobody reads standard output any more, as after | head.",
+            "The reader of standard output closed it, as head does.",
         ),
     ];
 

@@ -28,7 +28,7 @@ pub fn allow_open_files() {
 pub fn refuse_first(args: &RemoteArgs) -> Result<()> {
     match args.first_layers {
         Some(_) => Err(Failure::usage(
-            "--first-layers is for container images: this is one without layers",
+            "--first-layers is for container images, and this image has no layers",
         )),
         None => Ok(()),
     }

@@ -46,7 +46,7 @@ fn sentence(format: &str, lost: &[NotKept]) -> Option<String> {
         .iter()
         .map(|lost| format!("{} ({})", text(lost), examples(lost, 1)));
     let lost = lost.collect::<Vec<_>>().join("; ");
-    (!lost.is_empty()).then(|| format!("{format} does not keep all: {lost}"))
+    (!lost.is_empty()).then(|| format!("{format} cannot store everything: {lost}"))
 }
 
 fn text(lost: &NotKept) -> String {

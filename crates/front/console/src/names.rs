@@ -18,7 +18,7 @@ pub fn advice(name: &Path) -> Option<String> {
         && ["docker-daemon", "containers-storage"].contains(&prefix)
     {
         return Some(format!(
-            "copy it first: skopeo copy {text} oci:DIR; then oci-layout:DIR names it ({rest})"
+            "copy it first: skopeo copy {text} oci:DIR; then open oci-layout:DIR ({rest})"
         ));
     }
     if text.contains("://") {

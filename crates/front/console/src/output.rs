@@ -29,7 +29,7 @@ pub fn failed(error: &io::Error) -> Failure {
 /// Refuses to print binary data to a terminal.
 pub fn refuse_terminal(what: &str, hint: &str) -> Result<()> {
     if io::stdout().is_terminal() {
-        let message = format!("standard output is a terminal; {what} would only garble it");
+        let message = format!("standard output is a terminal, and {what} is not text");
         return Err(Failure::usage(message).hint(hint));
     }
     Ok(())

@@ -87,23 +87,23 @@ pub fn hint(error: &RemoteError) -> Option<&'static str> {
              ~/.netrc or --credentials-file elsewhere"
         }
         RemoteError::Denied { status: 403, .. } => {
-            "the account that was used lacks the permission: use another one, or ask for access"
+            "your account lacks the permission: use another account, or request access"
         }
         RemoteError::Denied { .. } => {
-            "the server does not accept the user or password that it got: log in again, or correct them"
+            "the server rejected the user or password: log in again, or correct them"
         }
         RemoteError::Timeout { .. } => SLOW,
         RemoteError::NoRanges { .. } => {
-            "fetch the whole file with another program, or ask for ranges there"
+            "fetch the whole file with another program, or use a server with range requests"
         }
         RemoteError::TooLong { .. } | RemoteError::TooMuch { .. } => {
             "--cache-limit BYTES lets the cache take more; forerun pull fetches it into a file"
         }
         RemoteError::Cache { is_full: true, .. } => {
-            "make room: forerun cache gc --to BYTES; or keep it elsewhere: --cache-dir DIR"
+            "free space with forerun cache gc --to BYTES, or use another directory: --cache-dir DIR"
         }
         RemoteError::Untrusted { .. } => {
-            "--ca-file or SSL_CERT_FILE names a file of certificates that are to be trusted"
+            "name a file of trusted certificates with --ca-file or SSL_CERT_FILE"
         }
         RemoteError::Offline { .. } => {
             "leave --offline out, or fetch the image first: forerun cache prefetch IMAGE"

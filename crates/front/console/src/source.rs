@@ -439,7 +439,7 @@ fn check_range(source: &dyn ReadAt, options: &OpenOptions) -> Result<()> {
 fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) -> Failure {
     if forerun::unstable::repair::recognises(source, options) {
         return failure.hint(format!(
-            "its boot sector was overwritten, and the backup is sound: {} repairs it",
+            "its boot sector was overwritten, but the backup is intact: {} repairs it",
             repair_command(options)
         ));
     }
@@ -499,7 +499,7 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
         forerun::vfs::Error::Corrupt(check) if forerun::unstable::repair::is_possible(check.format()) => {
             let repair = repair_command(options);
             failure.hint(format!(
-                "{repair} --dry-run lists the repairs; forerun mount -o rescue shows what can still be read"
+                "{repair} --dry-run lists the repairs; forerun mount -o rescue shows the readable files"
             ))
         }
         forerun::vfs::Error::Corrupt(_) => failure.hint(if options.rescue {"it may be an incomplete copy: compare its size, or copy it again"} else {

@@ -42,7 +42,7 @@ fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
             spool_dir().display(),
             reason(&error)
         );
-        let hint = "save it to a file first, or set TMPDIR to a place with room";
+        let hint = "save it to a file first, or set TMPDIR to a directory with enough space";
         Failure::new(Exit::Source, "io", message).hint(hint)
     };
     let mut copy = spool_file().map_err(failed)?;

@@ -163,7 +163,7 @@ impl Target {
             }
             Ok(metadata) => {
                 if metadata.file_type().is_block_device() && !force {
-                    let message = "is a block device; what is on it would be lost";
+                    let message = "is a block device, and its contents would be lost";
                     let failure = Failure::new(Exit::Output, "exists", message);
                     return Err(failure.hint("--force overwrites it"));
                 }

@@ -227,7 +227,7 @@ impl Scan<'_> {
                 continue;
             }
             if !has_name || !is_plain(&path) {
-                let reason = "its name could lead elsewhere";
+                let reason = "its name is not safe";
                 self.failed(ExportError::LeftOut { path, reason })?;
                 walk.skip_children();
                 continue;

@@ -44,7 +44,7 @@ fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     let connection = forerun_sys::descriptor::duplicate(number)?;
     let device = fstat(&connection)?.st_rdev;
     if (major(device), minor(device)) != DEVICE {
-        let text = "the descriptor is not of /dev/fuse";
+        let text = "the descriptor is not one of /dev/fuse";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     Ok(connection)
@@ -76,7 +76,7 @@ mod tests {
         let file = File::open("/dev/null").unwrap();
         let dir = format!("/dev/fd/{}", file.as_raw_fd());
         let error = connection(Path::new(&dir)).unwrap_err().to_string();
-        let expected = format!("mountpoint {dir}: the descriptor is not of /dev/fuse");
+        let expected = format!("mountpoint {dir}: the descriptor is not one of /dev/fuse");
         assert_eq!(error, expected);
         assert!(connection(Path::new("/dev/fd/1000000")).is_err());
     }

@@ -382,7 +382,7 @@ impl Mount {
             }
             (Ended::Hung, Served::Volume(_)) => {
                 self.is_lost = true;
-                let why = "the device does not answer: what was changed last is lost";
+                let why = "the device does not answer: the last changes are lost";
                 Err(io::Error::new(io::ErrorKind::TimedOut, why))
             }
         }

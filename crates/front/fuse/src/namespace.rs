@@ -121,7 +121,7 @@ impl MountNamespace {
                 return Ok(opened);
             }
         }
-        let why = "no process is left in the mount namespace that it was made in";
+        let why = "the mount namespace in which it was made has no process left";
         Err(io::Error::new(ErrorKind::NotFound, why))
     }
 }

@@ -84,7 +84,7 @@ impl Context {
         if let Err(error) = fsconfig_set_flag(&self.context, key) {
             // Drain the log, so that a later refusal does not report this message.
             let said = messages(&self.context);
-            tracing::debug!(%error, ?said, "the kernel does without {key}");
+            tracing::debug!(%error, ?said, "the kernel does not support {key}");
         }
         self
     }

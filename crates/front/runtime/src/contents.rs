@@ -125,7 +125,7 @@ fn only_image(blob: BlobId) -> Result<()> {
 }
 
 fn short(block: &EncodedBlock) -> Error {
-    damaged(block, "the block is shorter or longer than its file says")
+    damaged(block, "the decoded block does not have the expected length")
 }
 
 fn damaged(block: &EncodedBlock, reason: &str) -> Error {

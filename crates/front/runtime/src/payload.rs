@@ -61,7 +61,7 @@ impl AppImage {
         match Squashfs::open(with) {
             Ok(driver) => Ok((driver, source)),
             Err(Error::UnknownFormat { .. }) => Err(Failure::new(format!(
-                "the bytes behind the runtime, from byte {} on, are no SquashFS image",
+                "the bytes behind the runtime, from byte {} on, are not a SquashFS image",
                 self.offset()
             ))),
             Err(error) => Err(error.into()),

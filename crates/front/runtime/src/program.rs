@@ -35,7 +35,7 @@ pub fn run(identity: &Identity, arguments: &[OsString]) -> Result<u8, Failure> {
         Err(reason) => {
             let (driver, source) = image.payload()?;
             crate::say(&format!(
-                "the image is extracted, as it cannot be mounted: {reason}"
+                "the image cannot be mounted, and is extracted instead: {reason}"
             ));
             run_extracted(identity, &Contents::new(driver, source), arguments)
         }

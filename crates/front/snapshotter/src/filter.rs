@@ -97,7 +97,7 @@ impl Parser<'_> {
         } else if self.take("~=") {
             let value = self.value()?;
             let regex = RegexBuilder::new(&value).size_limit(MAX_REGEX).build();
-            Test::Matches(regex.map_err(|_| "no regular expression, or a large one")?)
+            Test::Matches(regex.map_err(|_| "not a regular expression, or too large")?)
         } else {
             Test::Present
         };

@@ -34,7 +34,7 @@ impl Place {
         let divides = |byte: &u8| b":,\\\"\n".contains(byte);
         if root_path.as_os_str().as_bytes().iter().any(divides) {
             return Err(refused(
-                "the path must have none of : , \\ \" in it, as overlayfs divides its options there",
+                "the path must not contain any of : , \\ \", which separate options of overlayfs",
             ));
         }
         for name in ["", "records", "snapshots", "chains", "logs", "trash"] {

@@ -43,7 +43,7 @@ impl Store {
                 reason: reason.to_owned(),
             };
             if snapshot.id != id {
-                return Err(damaged("it is of another snapshot than its name says"));
+                return Err(damaged("it belongs to another snapshot than its name says"));
             }
             // A parent's ID must be smaller, so that chains of parents end.
             if snapshot.parent.is_some_and(|parent| parent >= id) {
@@ -59,7 +59,7 @@ impl Store {
         if let Some(missing) = parents.into_iter().find(|id| store.get(*id).is_none()) {
             return Err(Error::Record {
                 path: store.path(missing),
-                reason: "it is missing, and a snapshot stands on it".to_owned(),
+                reason: "it is missing, but it is the parent of a snapshot".to_owned(),
             });
         }
         Ok(store)

@@ -114,11 +114,11 @@ impl AccessList {
             return refuse(1, "the list is longer than 64 MiB");
         }
         let Ok(text) = std::str::from_utf8(text) else {
-            return refuse(1, "this is no text");
+            return refuse(1, "this is not text");
         };
         let mut lines = (1..).zip(text.lines());
         if lines.next().map(|(_, line)| line) != Some(HEAD) {
-            return refuse(1, "this is no access list of forerun");
+            return refuse(1, "this is not an access list of forerun");
         }
         let mut field = |name: &str| {
             let (_, line) = lines.next()?;
@@ -134,7 +134,7 @@ impl AccessList {
         }
         let size = field("chunk").and_then(|size| size.parse().ok());
         let Some(chunk_size) = size.filter(|size| Geometry::new(0, *size).is_ok()) else {
-            return refuse(3, "the chunk size is missing or none");
+            return refuse(3, "the chunk size is missing or 0");
         };
         let mut list = Self {
             identity,
@@ -144,7 +144,12 @@ impl AccessList {
         for (number, line) in lines {
             match parse_run(line) {
                 Some(run) => runs::push(&mut list.runs, run),
-                None => return refuse(number, "this is no chunk number and no run of chunks"),
+                None => {
+                    return refuse(
+                        number,
+                        "this is neither a chunk number nor a range of chunks",
+                    );
+                }
             }
         }
         Ok(list)

@@ -63,7 +63,11 @@ impl Layout {
     pub(crate) fn prepare(dir: &Path) -> Result<Self> {
         make(dir, true)?;
         let dir = &dir.canonicalize().map_err(CacheError::io("find", dir))?;
-        check_owner(dir, 0o022, "others may write it; chmod go-w it")?;
+        check_owner(
+            dir,
+            0o022,
+            "other users can write to it; run chmod go-w on it",
+        )?;
         let tag = dir.join("CACHEDIR.TAG");
         if !tag.exists()
             && let Err(error) = fs::write(&tag, TAG)
@@ -74,7 +78,11 @@ impl Layout {
         for below in ["", "blobs", "names", "holders", "indexes", "new", "trash"] {
             let below = top.join(below);
             make(&below, false)?;
-            check_owner(&below, 0o077, "others may enter it; chmod 700 it")?;
+            check_owner(
+                &below,
+                0o077,
+                "other users can enter it; run chmod 700 on it",
+            )?;
         }
         Ok(Self { top })
     }
@@ -147,7 +155,7 @@ fn make(dir: &Path, parents: bool) -> Result<()> {
 fn check_owner(dir: &Path, others: u32, open: &'static str) -> Result<()> {
     let metadata = fs::symlink_metadata(dir).map_err(CacheError::io("look at", dir))?;
     let reason = if !metadata.is_dir() {
-        "it is no directory"
+        "it is not a directory"
     } else if metadata.uid() != rustix::process::geteuid().as_raw() {
         "it belongs to another user"
     } else if metadata.mode() & others != 0 {

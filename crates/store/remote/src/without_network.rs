@@ -27,7 +27,7 @@ impl NoReference {
         Err(RemoteError::Reference {
             text: for_message(text),
             reason:
-                "this program was built without a network; images at servers need the full forerun"
+                "this program was built without network support; images at servers need the full forerun"
                     .to_string(),
         })
     }

@@ -302,7 +302,7 @@ fn expect(found: &Digest, wanted: &Digest) -> io::Result<()> {
     }
     Err(io::Error::new(
         ErrorKind::InvalidData,
-        "it changed while it was read",
+        "the file changed while it was read",
     ))
 }
 

@@ -85,13 +85,13 @@ impl ComposefsOptions {
         if self.inline > INLINE_MAX {
             let most = INLINE_MAX;
             return Err(failed(format!(
-                "files of {} bytes cannot be kept in the image; {most} is the limit",
+                "files of {} bytes cannot be stored in the image; at most {most} are allowed",
                 self.inline
             )));
         }
         if self.min_version > self.max_version || self.max_version > VERSION_MAX {
             return Err(failed(format!(
-                "versions {} to {} were asked for; 0 and 1 are known",
+                "versions {} to {} were requested; only 0 and 1 are supported",
                 self.min_version, self.max_version
             )));
         }

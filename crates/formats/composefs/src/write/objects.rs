@@ -166,5 +166,5 @@ fn store_long(
 }
 
 fn changed(job: &Job<'_>) -> String {
-    format!("it was {} bytes long and is not any more", job.len)
+    format!("its length was {} bytes and has changed", job.len)
 }

@@ -164,7 +164,7 @@ fn encode(name: &[u8], value: &[u8]) -> Result<Encoded, BuildError> {
     let (Ok(name_len), Ok(value_len)) = (u8::try_from(suffix.len()), u16::try_from(value.len()))
     else {
         return Err(failed(format!(
-            "the extended attribute {} with a value of {} bytes; 255 and 65535 are the limits",
+            "the extended attribute {} with a value of {} bytes; at most 255 bytes of name and 65535 of value are allowed",
             String::from_utf8_lossy(name),
             value.len()
         )));

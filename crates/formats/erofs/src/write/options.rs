@@ -173,7 +173,7 @@ impl ErofsOptions {
             )));
         }
         if compression.inline_tails && compression.fragments != Fragments::None {
-            let reason = "ends of files both behind their inodes and in the packed inode";
+            let reason = "file tails both after their inodes and in the packed inode";
             return Err(cannot(reason.to_string()));
         }
         FillEncoder::new(&compression.encoding)

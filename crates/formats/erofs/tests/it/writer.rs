@@ -375,7 +375,7 @@ fn options_that_do_not_fit_are_refused_before_anything_is_written() {
                 fragments: Fragments::Tails,
                 ..Compression::new(LZ4)
             }),
-            "both behind their inodes and in the packed inode",
+            "both after their inodes and in the packed inode",
         ),
         (cluster(2048), "clusters of 2048"),
         (cluster(2 << 20), "clusters of 2097152"),

@@ -80,7 +80,7 @@ impl Geometry {
             let wanted = Self::for_clusters(options, cluster, fixed)?.volume;
             let volume = geometry.volume;
             return Err(cannot(format!(
-                "its contents take {wanted} bytes; the volume is to have {volume}"
+                "its contents take {wanted} bytes, but the volume gets {volume}"
             )));
         }
         Ok(Self {
@@ -215,6 +215,6 @@ fn heap_at(options: &ExfatOptions, align: u64, clusters: u64) -> u64 {
 
 fn too_long() -> BuildError {
     cannot(format!(
-        "more than {MAX_CLUSTERS} clusters; larger ones would do"
+        "more than {MAX_CLUSTERS} clusters; use larger clusters"
     ))
 }

@@ -95,7 +95,7 @@ pub fn layout(tree: &Tree, options: &RomfsOptions) -> Result<Layout, BuildError>
     let full_size = placer.end;
     if full_size > u64::from(u32::MAX) {
         return Err(cannot(format!(
-            "the image would be {full_size} bytes long; romfs ends at {} (4 GiB)",
+            "the image would be {full_size} bytes long; the limit of romfs is {} (4 GiB)",
             u32::MAX
         )));
     }
@@ -157,7 +157,7 @@ impl<'t> Placer<'t> {
         };
         if name.len() > NAME_MAX {
             return Err(refused(format!(
-                "a name of {} bytes; Linux reads {NAME_MAX}",
+                "a name of {} bytes; Linux reads at most {NAME_MAX}",
                 name.len()
             )));
         }
@@ -176,7 +176,7 @@ impl<'t> Placer<'t> {
         };
         if size > u64::from(u32::MAX) {
             return Err(refused(format!(
-                "a file of {size} bytes; romfs holds {}",
+                "a file of {size} bytes; romfs allows at most {}",
                 u32::MAX
             )));
         }

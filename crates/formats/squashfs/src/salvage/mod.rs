@@ -66,12 +66,12 @@ fn told(image: &Image, known: &Known, carved: &[Carved]) -> Vec<String> {
     }
     if !known.orphans.is_empty() {
         let orphans = known.orphans.len();
-        told.push(format!("no listing names {orphans} inodes"));
+        told.push(format!("{orphans} inodes are in no directory"));
     }
     if !carved.is_empty() {
         let files = carved.len();
         told.push(format!(
-            "{files} files are put together by guess from data that no inode leads to"
+            "{files} files were joined by guess from data without an inode"
         ));
     }
     if known.is_cut {

@@ -138,7 +138,7 @@ impl Superblock {
         if version != VERSION {
             let (major, minor) = version;
             return Err(Error::Unsupported(format!(
-                "SquashFS version {major}.{minor}; this reads 4.0"
+                "SquashFS version {major}.{minor}; version 4.0 is supported"
             )));
         }
         let codec = codec(raw.compression.get())?;

@@ -91,7 +91,7 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
         lists,
     };
     if made.index.layers.is_empty() && (made.lists.is_empty() || target.is_some()) {
-        let failure = Failure::usage("has no layer that an index can be made of").of(&name);
+        let failure = Failure::usage("has no layer for which an index can be made").of(&name);
         return Err(failure);
     }
     if let Some(target) = target {
@@ -114,7 +114,7 @@ pub fn run(context: &Context, args: &IndexArgs) -> Result {
 fn refuse(args: &IndexArgs) -> Result<()> {
     let source = &args.image.source.remote;
     let reason = if source.layer_index.is_some() || source.referrers {
-        "--layer-index and --referrers: an index is made of the layers, and not of another index"
+        "--layer-index and --referrers cannot be used: an index is made from the layers, not from another index"
     } else if args.push && source.offline {
         "--push with --offline"
     } else {

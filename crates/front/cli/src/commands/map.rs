@@ -115,10 +115,7 @@ fn text(map: &ImageMap) -> String {
     ));
     for (bytes, what) in [
         (total.holes, "of holes"),
-        (
-            total.shared,
-            "saved by files that share what they have in common",
-        ),
+        (total.shared, "saved because files share equal data"),
         (total.inline, "among metadata"),
         (total.outside, "outside the image"),
     ] {
@@ -140,7 +137,7 @@ fn text(map: &ImageMap) -> String {
         ));
     }
     if !map.is_exact() {
-        line("the image has too many parts to keep apart: sums are close, not exact".into());
+        line("the image has too many parts to count them separately: sums are approximate".into());
     }
     if let Some(directories) = directories(map) {
         text += "\n";

@@ -82,7 +82,7 @@ pub fn run(context: &Context, args: &PullArgs) -> Result {
     let verified = if pulled.verified {
         "verified"
     } else {
-        "not verified: it came without a digest"
+        "not verified: the image has no digest"
     };
     context.note(&format!("{}, {verified}", size::human(pulled.len)));
     Ok(Exit::Ok)
@@ -96,7 +96,7 @@ fn failure(error: &RemoteError, args: &PullArgs) -> Failure {
     let part = Path::new(&part);
     match failure.hint {
         None if part.is_dir() => failure.hint(format!(
-            "the part that was fetched is kept in {}; the same command continues from there",
+            "the fetched part is kept in {}; run the same command to continue",
             part.display()
         )),
         _ => failure,

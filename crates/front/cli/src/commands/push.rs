@@ -177,7 +177,7 @@ fn refuse_objects(image: &Image) -> Result<()> {
     if !needs_store(image) {
         return Ok(());
     }
-    let message = "its files are objects of a store, which push does not send";
+    let message = "its files are in an object store, which push does not upload";
     let hint = "forerun convert --format erofs --from-objects DIR IMAGE OUTPUT makes an image that has the \
                 files; --metadata-only sends the image without them";
     Err(Failure::usage(message).hint(hint))
@@ -186,5 +186,5 @@ fn refuse_objects(image: &Image) -> Result<()> {
 fn chunk_size(bytes: u64) -> Result<u32> {
     let size = u32::try_from(bytes).ok();
     let size = size.filter(|size| size.is_power_of_two() && (4096..=1 << 20).contains(size));
-    size.ok_or_else(|| Failure::usage("--chunk-size is a power of two from 4K to 1M"))
+    size.ok_or_else(|| Failure::usage("--chunk-size must be a power of two from 4K to 1M"))
 }

@@ -365,12 +365,12 @@ impl Desk<'_> {
         }
         if self.mode == RepairMode::NotAsked && summary.remains() > 0 {
             context.note(
-                "nothing was repaired, since there is no terminal to ask on: --yes repairs, --dry-run lists the repairs",
+                "nothing was repaired, because there is no terminal for questions: --yes repairs, --dry-run lists the repairs",
             );
         }
         if let Some(kept) = &summary.kept_in {
             context.note(&format!(
-                "clusters that belonged to no file are files in {} now",
+                "clusters that belonged to no file are now files in {}",
                 escape(&absolute(kept))
             ));
         }

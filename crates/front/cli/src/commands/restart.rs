@@ -59,7 +59,7 @@ pub fn run(context: &Context, args: &RestartArgs) -> Result {
 fn restart(dir: &Path) -> Result<u64> {
     let entry = entry(dir)?;
     if forerun_kernel::is_ours(&entry.fstype, &entry.source) {
-        return Err(failure("the kernel serves it, and no process"));
+        return Err(failure("the kernel serves it without a process of forerun"));
     }
     let path = entry.mount_point.display().to_string();
     let (major, minor) = entry.device;
@@ -83,7 +83,8 @@ fn restart(dir: &Path) -> Result<u64> {
 /// did not answer in time.
 fn unserved(dir: &Path, device: &str, silent: &[Silent]) -> Failure {
     let seconds = ANSWER_TIMEOUT.as_secs();
-    let again = "if it is stopped, let it go on (kill -CONT); on a busy machine try again";
+    let again =
+        "if the process is stopped, continue it with kill -CONT; on a busy machine, try again";
     let mut known = silent.iter();
     if let Some(process) = known.find(|process| process.serves(device) == Some(true)) {
         let pid = process.pid;
@@ -100,10 +101,8 @@ fn unserved(dir: &Path, device: &str, silent: &[Silent]) -> Failure {
         ))
         .hint(again);
     }
-    failure("no process of yours serves it").hint(format!(
-        "{}; forerun status lists those there are",
-        remount(dir)
-    ))
+    failure("no process of yours serves it")
+        .hint(format!("{}; forerun status lists the mounts", remount(dir)))
 }
 
 /// Finds the mount on `dir`. Fails if it is not one of forerun's.
@@ -131,7 +130,7 @@ fn new_process(path: &str, device: &str, old: &StatusAnswer) -> Result<u64> {
     let pid = number(&old.mount, "pid");
     let is_its = |new: &&Silent| new.serves(device) == Some(true) && new.pid != pid;
     let silent = asked.silent.iter().find(is_its);
-    let silent = silent.ok_or_else(|| failure("its new process does not tell of itself"))?;
+    let silent = silent.ok_or_else(|| failure("its new process does not answer"))?;
     Ok(silent.pid)
 }
 

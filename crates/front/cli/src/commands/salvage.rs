@@ -72,7 +72,7 @@ pub fn finish(
             context.report(&partly(file).of(&name));
         }
         if partial > NAMED {
-            let text = format!("and {} more files that are partly lost", partial - NAMED);
+            let text = format!("and {} more damaged files", partial - NAMED);
             context.report(&Failure::new(Exit::Partial, "partial", text).of(&name));
         }
     }
@@ -80,7 +80,7 @@ pub fn finish(
     let files = counted(count_of(whole), "file is", "files are");
     let guessed = match guesses {
         0 => String::new(),
-        n => format!(", {n} of them put together by guess"),
+        n => format!(", {n} of them joined by guess"),
     };
     // Each lost file is also a failure. A path that the image does not have is not a lost file.
     let is_lost = |failure: &&Value| text(failure, "kind") != "not_found";

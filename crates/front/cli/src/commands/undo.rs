@@ -67,7 +67,7 @@ fn show(context: &Context, name: &str, file: &Path, restored: &Restored) -> Resu
         return out.finish();
     }
     if !restored.complete {
-        context.note("the repair was interrupted; all that it had changed is taken back");
+        context.note("the repair was interrupted; all its changes were undone");
     }
     if !context.global.quiet {
         let done = match restored.written {
@@ -150,7 +150,7 @@ fn line(made: &Path, target: &UndoTarget) -> String {
     }
     let image = quoted(&target.image);
     let made = made.display();
-    format!("undo file: {made}; {command} {image} takes the repair back")
+    format!("undo file: {made}; {command} {image} undoes the repair")
 }
 
 fn quoted(name: &Path) -> String {

@@ -130,7 +130,7 @@ impl Peer {
                 lacks_fuse()
             }
             Self::FsckErofs if place.offset > 0 => {
-                Some("fsck.erofs takes no part of a file".to_string())
+                Some("fsck.erofs cannot read an image inside a larger file".to_string())
             }
             Self::Unsquashfs | Self::FsckErofs => None,
         }

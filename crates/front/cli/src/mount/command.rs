@@ -31,7 +31,7 @@ pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsStri
     let (options, _) = super::parse_options(context, args)?;
     if options.remount {
         return Err(Failure::usage(
-            "remount changes a mount; it runs no command",
+            "remount changes a mount, and cannot run a command",
         ));
     }
     // Handlers are installed before mounting, so that a signal in between does not leave the mount

@@ -202,7 +202,8 @@ pub fn start(supervisor: Option<&SupervisorArgs>, dir: &Path, ends_with_caller: 
     let status =
         status.map_err(|error| failed("waiting for the process in the background", &error))?;
     if let Some(signal) = status.signal() {
-        let message = format!("the process that was to serve the mount died of signal {signal}");
+        let message =
+            format!("the process that should serve the mount was killed by signal {signal}");
         return Err(Failure::new(Exit::Mount, "mount", message));
     }
     Ok(exit_of(status))

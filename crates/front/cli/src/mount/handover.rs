@@ -201,13 +201,13 @@ fn why_not_kept(args: &MountArgs) -> &'static str {
     if args.foreground {
         "its process runs in the foreground (-f): start it again where it was started"
     } else if args.trace.is_some() {
-        "its process records a trace, which would begin anew"
+        "its process records a trace, which would start again from the beginning"
     } else if args.remote.are_recorded() {
-        "its process records an access list, which would begin anew"
+        "its process records an access list, which would start again from the beginning"
     } else if forerun_fuse::is_descriptor(&args.dir) {
-        "another program has mounted it, and only that program knows where"
+        "another program mounted it, and only that program knows where"
     } else {
-        "it was mounted with restarts=0, so no process keeps it"
+        "it was mounted with restarts=0, so it has no supervisor"
     }
 }
 

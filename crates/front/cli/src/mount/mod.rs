@@ -381,8 +381,7 @@ fn watch(
                 Ok(Unmounted::StillInUse) => {
                     ending.begin();
                     tracing::warn!(
-                        "the mount is in use: detached, and served until the last file is closed; \
-                         what would wait for its source fails; another signal ends it now"
+                        "the mount is in use: it was detached, and is served until the last file is closed; reads that would wait for the source fail; another signal ends it now"
                     );
                     end_if_stuck(ending.clone(), Arc::clone(&succession));
                 }
@@ -399,7 +398,7 @@ fn end_if_stuck(ending: Ending, succession: Arc<Succession>) {
     let thread = std::thread::Builder::new().name("ending".to_string());
     let waiting = thread.spawn(move || {
         if ending.hangs() {
-            tracing::error!("the source hangs: files that are open cannot be served any more");
+            tracing::error!("the source hangs: open files can no longer be served");
             succession.done();
             std::process::exit(i32::from(Exit::Interrupted.code()));
         }

@@ -126,7 +126,7 @@ fn refuse_descriptor(args: &MountArgs) -> Result<()> {
     if !forerun_fuse::is_descriptor(&args.dir) {
         return Ok(());
     }
-    let message = "a volume that can be written to is mounted on a directory only";
+    let message = "a writable volume can be mounted on a directory only";
     Err(Failure::usage(message).hint("-o ro shows it on a descriptor"))
 }
 

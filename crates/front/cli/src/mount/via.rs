@@ -19,8 +19,8 @@ use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::{remote, size, umount};
 
-const CONTAINER: &str = "this is a container image, whose layers the kernel's drivers do not merge";
-const WITHOUT: &str = "--via fuse does without the kernel's driver";
+const CONTAINER: &str = "this is a container image, and the kernel's drivers do not merge layers";
+const WITHOUT: &str = "--via fuse needs no kernel driver";
 
 /// The server of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -99,7 +99,7 @@ pub fn by_kernel(
                 return umount::take_back(mounted.entry.as_ref()).map(Some);
             }
             if options.rw_asked && args.helper.is_none() {
-                context.note("the kernel does not write to images: mounted read-only");
+                context.note("the kernel mounts images read-only");
             }
             told(context, &mounted, via);
             Ok(Some(Exit::Ok))

@@ -61,7 +61,7 @@ pub fn prepare(
     };
     if asked && options.rescue {
         return Err(Failure::usage(
-            "a rescue reads only: rw and rescue exclude each other",
+            "a rescue is read-only: rw and rescue cannot be combined",
         ));
     }
     let only_looks = options.locking == Locking::Ignore;
@@ -88,7 +88,7 @@ pub fn prepare(
             asked,
         })),
         Err(Error::Io { source, len: 0, .. }) if !asked && is_protected(&source) => {
-            context.note("the image may not be written to: mounting read-only");
+            context.note("you may not write to the image: mounting read-only");
             Ok(None)
         }
         Err(error) => Err(failed_to_open(error, &open, args)),

@@ -46,7 +46,7 @@ impl OverlayDir {
         let opened = open_checked(dir)?;
         match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::AGAIN) => {
-                let message = "another command of forerun run keeps its changes there";
+                let message = "another forerun run uses this directory";
                 return Err(refusal(message).of(dir.display()));
             }
             locked => locked.map_err(|error| failure(&error.into()))?,
@@ -98,7 +98,7 @@ fn open_checked(dir: &Path) -> Result<OwnedFd> {
     let opened = opened.map_err(|error| Failure::output(&error.into()).of(dir.display()))?;
     let mode = check_owner(&opened, dir)?;
     if mode & OF_OTHERS != 0 {
-        let message = "other users may enter it, and run set-user-ID files in it with your rights";
+        let message = "other users can enter it, and run set-user-ID files in it with your rights";
         let hint = format!("close it: chmod 700 {}", dir.display());
         return Err(refusal(message).hint(hint).of(dir.display()));
     }

@@ -160,7 +160,7 @@ fn images(args: &ImageArgs) -> Result<ImageArgs> {
             (!args.source.device.is_empty(), "--device"),
         ];
         if let Some((_, option)) = single.iter().find(|(is_given, _)| *is_given) {
-            let message = format!("{option} is for one image, and there are several");
+            let message = format!("{option} is for one image, but several are given");
             return Err(Failure::usage(message));
         }
     }
@@ -239,7 +239,7 @@ fn namespace_failure(what: &str, error: &std::io::Error) -> Failure {
              kernel.apparmor_restrict_unprivileged_userns, or the rules of the container",
         ),
         std::io::ErrorKind::StorageFull => failure.hint(
-            "this system permits no more user namespaces: see sysctl user.max_user_namespaces",
+            "this system allows no more user namespaces: see sysctl user.max_user_namespaces",
         ),
         _ => failure,
     }

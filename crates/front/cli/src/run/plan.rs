@@ -152,7 +152,7 @@ impl Bind {
 
     fn failure(word: &OsStr) -> Failure {
         let hint = "--bind FROM:TO, or --bind FROM:TO:ro";
-        let message = "does not say what is to be shown where";
+        let message = "is not FROM:TO";
         Failure::usage(message).hint(hint).of(word.display())
     }
 }

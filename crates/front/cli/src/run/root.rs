@@ -105,7 +105,7 @@ pub fn enter(plan: &RunPlan, place: Place, mount: OwnedFd) -> Result<()> {
         let failure = failed("changing the root directory", &error.into());
         match error {
             rustix::io::Errno::INVAL => {
-                failure.hint("a system that runs from its initial memory disk cannot do this")
+                failure.hint("a system whose root is its initial RAM disk cannot do this")
             }
             _ => failure,
         }
@@ -173,7 +173,7 @@ fn overlay(plan: &RunPlan, place: &Place) -> Result<OwnedFd> {
         let failure = failed("overlayfs", &error);
         match (error.kind(), &plan.overlay) {
             (io::ErrorKind::PermissionDenied, _) => {
-                failure.hint("overlayfs without root takes Linux 5.11")
+                failure.hint("overlayfs without root needs Linux 5.11")
             }
             (io::ErrorKind::InvalidInput, Overlay::Directory(dir)) => failure
                 .hint("the directory must be on a filesystem that overlayfs can write to, not on another overlayfs or NFS")

@@ -152,7 +152,7 @@ fn three_rounds_give_a_table_with_verdicts() {
     for expected in [
         "largest file, for cat and random: /big, 2.9 MiB",
         "3 rounds; all caches are emptied",
-        "All of them read the same.",
+        "All contenders read the same data.",
         "noise: load",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
@@ -186,11 +186,11 @@ fn a_program_that_writes_other_bytes_is_reported() {
     for (option, expected) in [
         (
             &["--json"][..],
-            "unsquashfs, extracted read another tree than ",
+            "unsquashfs, extracted read a different tree than ",
         ),
         (
             &[],
-            "PROBLEM: unsquashfs, extracted read another tree than ",
+            "PROBLEM: unsquashfs, extracted read a different tree than ",
         ),
     ] {
         let all = [&args[..], option, &["a.squashfs"]].concat();
@@ -339,7 +339,7 @@ fn what_cannot_be_measured_is_refused() {
                 "a.squashfs",
             ],
             7,
-            "erofsfuse reads no squashfs",
+            "erofsfuse cannot read squashfs",
         ),
     ] {
         let refused = place.bench(args);

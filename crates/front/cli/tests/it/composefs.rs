@@ -86,7 +86,7 @@ fn a_mount_without_the_store_is_refused_with_a_hint() {
     fs::create_dir(at.join("mnt")).unwrap();
     let refused = forerun(at, &["mount", "image", "mnt"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-    let expected = "its files are objects of a store, and none was named\n  \
+    let expected = "its files are in an object store, and --objects is missing\n  \
                     hint: -o objects=DIR names the directory with the objects\n";
     assert!(refused.stderr.ends_with(expected), "{}", refused.stderr);
     fs::remove_file(at.join("tree/large")).unwrap();
@@ -693,7 +693,7 @@ fn a_push_that_would_leave_the_files_behind_is_refused() {
     let refused = forerun(at, &push);
     refused.fails(
         2,
-        "forerun: image: its files are objects of a store, which push does not send\n  hint: forerun \
+        "forerun: image: its files are in an object store, which push does not upload\n  hint: forerun \
          convert --format erofs --from-objects DIR image OUTPUT makes an image that has the files; \
          --metadata-only sends the image without them",
     );

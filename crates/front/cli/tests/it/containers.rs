@@ -104,7 +104,7 @@ fn assert_only_fuse_mounts(place: &Place, image: &[&str]) {
     assert_eq!(told.code, Some(2), "{}", told.stderr);
     let is_named = told
         .stderr
-        .contains("whose layers the kernel's drivers do not merge")
+        .contains("and the kernel's drivers do not merge layers")
         || told
             .stderr
             .contains("--layer has no meaning for a mount by the kernel")
@@ -140,7 +140,8 @@ fn assert_lowest_layers_are_shown(place: &Place, name: &str) {
     }
     let told = format!("forerun: {name}: --first-layers 4: the image has 3 layers");
     cat("4", name).fails(2, &told);
-    let told = "forerun: image: --first-layers is for container images: this is one without layers";
+    let told =
+        "forerun: image: --first-layers is for container images, and this image has no layers";
     cat("1", "image").fails(2, told);
     assert_eq!(cat("0", name).code, Some(2));
 }

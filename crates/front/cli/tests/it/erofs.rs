@@ -150,7 +150,7 @@ fn fragments_need_a_compressor_and_no_other_home() {
     let fixture = Fixture::tree();
     let pack = |args: &[&str]| fixture.run(&[&PACK[..], args, &["tree", "new.img"]].concat());
     pack(&["--fragments", "tails"])
-        .fails(2, "forerun: --fragments means nothing without a compressor");
+        .fails(2, "forerun: --fragments has no effect without a compressor");
     let both = pack(&[
         "--compressor",
         "lz4",
@@ -162,7 +162,7 @@ fn fragments_need_a_compressor_and_no_other_home() {
     assert_eq!(both.code, Some(2));
     assert!(
         both.stderr
-            .contains("both behind their inodes and in the packed inode"),
+            .contains("both after their inodes and in the packed inode"),
         "{}",
         both.stderr
     );
@@ -194,7 +194,7 @@ fn a_device_that_the_image_has_not_is_refused() {
     with(&["blob"], "index.img").ok();
     let refused = with(&["blob"], "plain.img");
     assert_ne!(refused.code, Some(0));
-    let told = "device 1: blob: the image keeps no data on other devices";
+    let told = "device 1: blob: the image has no data on other devices";
     assert!(refused.stderr.contains(told), "{}", refused.stderr);
     let refused = with(&["blob", "plain.img"], "index.img");
     let told = "device 2: plain.img: the image keeps data on one other device";

@@ -91,7 +91,7 @@ fn what_is_left_out_is_told() {
     pack(at, &[]).fails(
         6,
         "forerun: image: 1 symbolic link left out, as exfat has none: /link\n  hint: --exclude leaves them out silently\n\
-         forerun: image: exfat does not keep all: 1 hard link becomes a file of its own (/twin)",
+         forerun: image: exfat cannot store everything: 1 hard link becomes a file of its own (/twin)",
     );
     assert_eq!(
         forerun(at, &["cat", "image", "/twin"]).ok().stdout,
@@ -143,7 +143,7 @@ fn options_of_others_and_out_of_range_are_refused() {
     for (options, message) in [
         (
             ["--owner", "0:0"].as_slice(),
-            "--owner means nothing here: exfat keeps no owners",
+            "--owner has no effect: exfat stores no owners",
         ),
         (
             &["--compressor", "zstd"],
@@ -151,7 +151,7 @@ fn options_of_others_and_out_of_range_are_refused() {
         ),
         (
             &["--uuid", "01234567-89ab-cdef-0123-456789abcdef"],
-            "--uuid is an option of erofs; the image is to be exfat",
+            "--uuid is an option of erofs, but the image is exfat",
         ),
         (
             &["--label", "twelve chars"],
@@ -169,7 +169,7 @@ fn options_of_others_and_out_of_range_are_refused() {
         "tree",
         "x",
     ];
-    let message = "forerun: --guid is an option of exfat; the image is to be erofs";
+    let message = "forerun: --guid is an option of exfat, but the image is erofs";
     forerun(dir.path(), &args).fails(2, message);
 }
 

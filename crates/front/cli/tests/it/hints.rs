@@ -217,7 +217,8 @@ fn a_full_cache_hints_at_another_place() {
         .args(forerun.get_args())
         .current_dir(place.dir.path());
     let told = ran(unshared.output().unwrap());
-    let expected = "make room: forerun cache gc --to BYTES; or keep it elsewhere: --cache-dir DIR";
+    let expected =
+        "free space with forerun cache gc --to BYTES, or use another directory: --cache-dir DIR";
     assert_eq!(hint(&told, 4), expected, "{}", told.stderr);
     let elsewhere = [
         "cat",

@@ -297,7 +297,7 @@ fn an_index_in_a_file_opens_the_image_on_another_machine() {
         .ok()
         .json();
     let described = info["details"]["lowest first"].as_str().unwrap();
-    let by_index = described.matches("each part compared with an index from elsewhere");
+    let by_index = described.matches("each part compared with an index that forerun did not make");
     assert_eq!(by_index.count(), 3, "{described}");
     // Everything is fetched once and compared with the digests of the layers. After that the file
     // is no longer needed.
@@ -330,7 +330,7 @@ fn indexes_and_lists_beside_an_image_are_used_on_another_machine() {
     let ran = place.run(&["info", "--json", "--referrers", name]);
     let info = ran.ok().json();
     let described = info["details"]["lowest first"].as_str().unwrap();
-    let by_index = described.matches("each part compared with an index from elsewhere");
+    let by_index = described.matches("each part compared with an index that forerun did not make");
     assert_eq!(by_index.count(), 3, "{described}");
     // The artifact is not used without the option. With `--require-verified` only the list is used,
     // because it says nothing about contents.

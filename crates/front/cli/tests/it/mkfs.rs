@@ -161,7 +161,7 @@ fn a_volume_has_the_sectors_of_its_device() {
         forerun(at, &["check", device]).ok();
     }
     let before = fs::read(at.join("disk")).unwrap();
-    let hint = "hint: no system could mount a volume with smaller ones";
+    let hint = "hint: no system can mount a volume with smaller sectors";
     let message = "--sector-size 512: the device has sectors of 4096 bytes";
     for maker in makers {
         let refused = [&["--sector-size", "512"], &maker[maker.len() - 1..]].concat();

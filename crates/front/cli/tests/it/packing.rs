@@ -341,7 +341,10 @@ fn the_suffix_of_the_output_says_the_format() {
     assert_eq!(facts["format"], "erofs");
     for (output, message) in [
         ("d.img", "forerun: d.img: its suffix does not name a format"),
-        ("-", "forerun: standard output has no name with a format"),
+        (
+            "-",
+            "forerun: standard output has no suffix that names a format",
+        ),
     ] {
         for args in [&["pack", "tree", output], &["convert", "a.romfs", output]] {
             let hint = "hint: give --format NAME, or one of the suffixes .sqsh, .sqfs, .sfs, \

@@ -27,7 +27,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &["pack", "--format", "romfs"],
         &["--no-sparse", "tree", "x"],
         2,
-        "forerun: --no-sparse is an option of squashfs; the image is to be romfs",
+        "forerun: --no-sparse is an option of squashfs, but the image is romfs",
     ),
     (
         &["pack", "--format", "romfs"],
@@ -57,7 +57,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &["pack", "--format", "erofs"],
         &["--cluster-size", "64K", "tree", "x"],
         2,
-        "forerun: --cluster-size means nothing without a compressor",
+        "forerun: --cluster-size has no effect without a compressor",
     ),
     (
         &["pack", "--format", "erofs"],
@@ -70,7 +70,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &["pack", "--format", "romfs"],
         &["--compressor-options", "bcj=x86", "tree", "x"],
         2,
-        "forerun: --compressor-options is an option of squashfs; the image is to be romfs",
+        "forerun: --compressor-options is an option of squashfs, but the image is romfs",
     ),
     (
         &PACK,
@@ -100,19 +100,19 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &PACK,
         &["--owner", "3", "--uid-map", "0:1", "tree", "x"],
         2,
-        "forerun: --uid-map means nothing here: --owner gives everything to one owner",
+        "forerun: --uid-map has no effect: --owner gives everything to one owner",
     ),
     (
         &["pack", "--format", "romfs"],
         &["--owner", "0:0", "tree", "x"],
         2,
-        "forerun: --owner means nothing here: romfs keeps no owners and times",
+        "forerun: --owner has no effect: romfs stores no owners and times",
     ),
     (
         &["pack", "--format", "romfs"],
         &["--xattrs-include", "user", "tree", "x"],
         2,
-        "forerun: --xattrs-include means nothing here: romfs keeps no extended attributes",
+        "forerun: --xattrs-include has no effect: romfs stores no extended attributes",
     ),
     (
         &PACK,
@@ -125,7 +125,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
             "x",
         ],
         2,
-        "forerun: --compressor-options window is an option of gzip; the compressor is zstd",
+        "forerun: --compressor-options window is an option of gzip, but the compressor is zstd",
     ),
     (
         &PACK,
@@ -143,7 +143,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &PACK,
         &["--mkfs-time", "2200-01-01", "tree", "x"],
         2,
-        "forerun: 7258118400 is no time that SquashFS can hold: 1970 to 2106",
+        "forerun: SquashFS cannot store the time 7258118400, only 1970 to 2106",
     ),
 ];
 
@@ -288,10 +288,13 @@ fn options_that_exclude_each_other_are_usage_errors() {
         (&["--owner", "4294967295"], "not a number below 4294967295"),
         (
             &["--compressor-options", "window=7"],
-            "window is a number from 8 to 15",
+            "window must be a number from 8 to 15",
         ),
         (&["--limit", "depth"], "not NAME=VALUE"),
-        (&["--limit", "width=3"], "there are total-bytes, entries"),
+        (
+            &["--limit", "width=3"],
+            "the limits are total-bytes, entries",
+        ),
         (
             &["--no-compress", "all,words"],
             "not one of inodes, data, fragments, xattrs, ids, all",

@@ -38,7 +38,7 @@ fn credentials_are_used_and_never_shown() {
     assert!(
         refused
             .stderr
-            .contains("the server does not accept the user or password"),
+            .contains("the server rejected the user or password"),
         "{}",
         refused.stderr
     );

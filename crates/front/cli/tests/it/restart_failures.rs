@@ -56,7 +56,7 @@ fn if_the_new_process_is_killed_the_old_one_goes_on() {
         return;
     };
     scene.answers();
-    scene.refused("a restart is under way already");
+    scene.refused("another restart is in progress");
     kill_process(new, Signal::KILL).unwrap();
     let told = ran(restart.wait_with_output().unwrap());
     told.fails(7, "forerun: mnt: the new process ended before it was ready");
@@ -168,7 +168,7 @@ fn what_cannot_be_restarted_is_told() {
     scene.run(&["umount", "mnt"]).ok();
 
     scene.mount(&["-o", "restarts=0"]);
-    scene.refused("it was mounted with restarts=0, so no process keeps it");
+    scene.refused("it was mounted with restarts=0, so it has no supervisor");
     scene.run(&["umount", "mnt"]).ok();
 
     scene.mount(&[]);
@@ -239,8 +239,7 @@ fn a_server_that_is_stopped_is_told_of_as_not_answering() {
     assert_eq!(rows[0]["answering"], false);
     assert_eq!(rows[0]["pid"].to_string(), number);
     let told = format!(
-        "forerun: mnt: process {number}, which serves it, has not answered for 10 s\n  hint: if it is \
-         stopped, let it go on (kill -CONT); on a busy machine try again"
+        "forerun: mnt: process {number}, which serves it, has not answered for 10 s\n  hint: if the process is stopped, continue it with kill -CONT; on a busy machine, try again"
     );
     if restart.stderr.contains("which serves it") {
         restart.fails(7, &told);

@@ -271,10 +271,9 @@ fn two_commands_do_not_share_an_overlay() {
     };
     let options = ["--overlay", "kept", "../a.sqsh"];
     let (mut child, _) = started(&place, &options, "echo started; sleep 1000");
-    place.run(&options, &["true"]).fails(
-        5,
-        "forerun: kept: another command of forerun run keeps its changes there",
-    );
+    place
+        .run(&options, &["true"])
+        .fails(5, "forerun: kept: another forerun run uses this directory");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     child.wait().unwrap();
 }

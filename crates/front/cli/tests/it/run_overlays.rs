@@ -29,7 +29,7 @@ fn an_overlay_that_other_users_may_enter_is_refused() {
             let kept = make(&place, "kept", mode, true);
             place.run(&OPTIONS, &["true"]).fails(
                 5,
-                "forerun: kept: other users may enter it, and run set-user-ID files in it with your rights\n  \
+                "forerun: kept: other users can enter it, and run set-user-ID files in it with your rights\n  \
                  hint: close it: chmod 700 kept",
             );
             assert_eq!(fs::read_dir(&kept).unwrap().count(), 0);

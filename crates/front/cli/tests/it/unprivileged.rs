@@ -105,7 +105,7 @@ fn all_that_is_possible_is_done_and_the_rest_is_listed() {
     let told = as_nobody(dir.path(), &["extract", "-C", "no", "a.sqsh"]);
     told.fails(
         5,
-        "forerun: no: Permission denied\n  hint: choose a place where you may write",
+        "forerun: no: Permission denied\n  hint: choose a directory where you may write",
     );
 }
 

@@ -109,7 +109,7 @@ fn extract_overwrites_only_when_told() {
     let args = ["extract", "-C", "out", "a.img", "etc"];
     fixture.run(&args).fails(
         6,
-        "forerun: a.img: /etc/passwd: cannot create: File exists\n  hint: --force replaces what is there",
+        "forerun: a.img: /etc/passwd: cannot create: File exists\n  hint: --force replaces it",
     );
     assert_eq!(fs::read(fixture.path("out/etc/passwd")).unwrap(), b"mine");
     assert!(fixture.path("out/etc/empty").is_dir());
@@ -126,7 +126,7 @@ fn extract_overwrites_only_when_told() {
         "subject": "a.img",
         "path": "/etc/passwd",
         "message": "cannot create: File exists",
-        "hint": "--force replaces what is there",
+        "hint": "--force replaces it",
     }]);
     assert_eq!(report["failures"], failures);
     fixture.run(&[&args[..], &["--force"]].concat()).ok();
@@ -342,12 +342,12 @@ fn what_a_format_does_not_keep_is_told_once() {
         fixture.run(&args)
     };
     let romfs = pack("romfs", &[]);
-    let expected = "forerun: x: romfs does not keep all: 1 entry loses its owner (/b); \
+    let expected = "forerun: x: romfs cannot store everything: 1 entry loses its owner (/b); \
                     1 entry changes its permissions (/b); 1 entry loses its set-id or sticky bit \
                     (/a); 2 entries change their times (/a, ...)\n";
     assert_eq!((romfs.code, &*romfs.stderr), (Some(0), expected));
     let exfat = pack("exfat", &[]);
-    let expected = "forerun: x: exfat does not keep all: 1 entry loses its owner (/b); 1 entry changes its permissions (/b); \
+    let expected = "forerun: x: exfat cannot store everything: 1 entry loses its owner (/b); 1 entry changes its permissions (/b); \
                     1 entry loses its set-id or sticky bit (/a)\n";
     assert_eq!((exfat.code, &*exfat.stderr), (Some(0), expected));
     for (format, more) in [("romfs", &["-q"][..]), ("squashfs", &[]), ("erofs", &[])] {

@@ -201,7 +201,9 @@ impl FromStr for Limit {
             "depth" => value.parse().map(Self::Depth).map_err(count),
             "walk-memory" => size::parse(value).map(Self::WalkMemory),
             "decoded" => size::parse(value).map(Self::Decoded),
-            _ => Err("there are total-bytes, entries, depth, walk-memory and decoded".to_string()),
+            _ => Err(
+                "the limits are total-bytes, entries, depth, walk-memory and decoded".to_string(),
+            ),
         }
     }
 }

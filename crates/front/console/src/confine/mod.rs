@@ -70,11 +70,10 @@ pub fn check_emulator() -> Result<()> {
     match emulator_of_root() {
         Some(name) if cfg!(target_feature = "crt-static") => {
             let message = format!(
-                "{name} cannot be preloaded into this program, which is linked statically: owners and devices \
-                 would be wrong"
+                "this program is linked statically, so {name} cannot be preloaded: owners and devices would be wrong"
             );
             let failure = Failure::usage(message);
-            Err(failure.hint("take a program that is linked dynamically, or unset LD_PRELOAD"))
+            Err(failure.hint("use a dynamically linked forerun, or unset LD_PRELOAD"))
         }
         _ => Ok(()),
     }

@@ -131,7 +131,7 @@ impl Archive<'_> {
     fn entry(&mut self, entry: &Selected, first: Option<&[u8]>) -> Result<(), ExportError> {
         self.progress.advance(0, 1);
         if entry.metadata.kind == FileType::Socket {
-            let reason = "archives hold no sockets";
+            let reason = "tar archives cannot store sockets";
             self.report.failures.push(ExportError::LeftOut {
                 path: entry.name().to_vec(),
                 reason,

@@ -34,7 +34,7 @@ fn tar_of(reader: &forerun_engine::Reader) -> Vec<u8> {
         report
             .failures
             .iter()
-            .all(|failure| failure.to_string().contains("no sockets")),
+            .all(|failure| failure.to_string().contains("cannot store sockets")),
         "{:?}",
         report.failures
     );

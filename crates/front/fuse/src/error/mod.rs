@@ -128,11 +128,10 @@ impl MountError {
                 format!("remove it: {command} {}", path.display())
             }
             Self::Device { source } => match source.kind() {
-                io::ErrorKind::NotFound => "load FUSE: modprobe fuse; a container has to be given the \
-                    device: docker run --device /dev/fuse"
+                io::ErrorKind::NotFound => "load FUSE with modprobe fuse; give the device to a container with docker run --device /dev/fuse"
                     .to_string(),
                 io::ErrorKind::PermissionDenied => {
-                    "this user or container may not use FUSE: chmod 666 /dev/fuse permits it to every user".to_string()
+                    "this user or container may not use FUSE; chmod 666 /dev/fuse allows it for every user".to_string()
                 }
                 _ => return None,
             },
@@ -152,13 +151,13 @@ impl UmountError {
                 format!("umount {} unmounts it; so does --force", path.display())
             }
             Self::Busy { .. } => {
-                "--lazy detaches it now, and ends it when its last user is gone".to_string()
+                "--lazy detaches it now, and ends it when it is unused".to_string()
             }
             Self::NotWritten { .. } => {
                 "--force unmounts it, and these changes are lost".to_string()
             }
             Self::Unserved { .. } => {
-                "--force unmounts it, and what its users wait for fails".to_string()
+                "--force unmounts it; pending requests of its users fail".to_string()
             }
             Self::HoldsMount { inner, .. } => {
                 format!("unmount that first: umount {}", inner.display())

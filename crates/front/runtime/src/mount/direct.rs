@@ -19,7 +19,7 @@ pub fn open_device() -> Result<OwnedFd, Failure> {
     let kind = rustix::fs::fstat(&device).map(|stat| stat.st_mode);
     match kind.map(rustix::fs::FileType::from_raw_mode) {
         Ok(rustix::fs::FileType::CharacterDevice) => Ok(device),
-        _ => Err(Failure::new("/dev/fuse is no device")),
+        _ => Err(Failure::new("/dev/fuse is not a device")),
     }
 }
 

@@ -74,7 +74,7 @@ fn ways(visible: bool) -> Result<Vec<Way>, Failure> {
                 let way = Way::ALL.iter().find(|(known, _)| *known == name);
                 let Some((_, way)) = way else {
                     return Err(Failure::new(format!(
-                        "{WAYS}: {name} is none of direct, namespace and fusermount"
+                        "{WAYS}: {name} is not one of direct, namespace and fusermount"
                     )));
                 };
                 chosen.push(*way);
@@ -111,10 +111,7 @@ pub fn fresh_directory(prefix: &str, name: &str) -> Result<PathBuf, Failure> {
             }
         }
     }
-    let what = format!(
-        "{} has no room for a directory of a new name",
-        base.display()
-    );
+    let what = format!("{} has no free name for a directory", base.display());
     Err(Failure::new(what))
 }
 

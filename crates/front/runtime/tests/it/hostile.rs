@@ -40,8 +40,8 @@ fn payloads_that_are_no_image_are_named() {
     let whole = fs::read(fixture.temp.path().join("payload")).unwrap();
     for (what, payload, expected) in [
         ("none", &[][..], "without an image"),
-        ("text", &[b'#'; 200], "are no SquashFS image"),
-        ("zeros", &[0; 8192], "are no SquashFS image"),
+        ("text", &[b'#'; 200], "are not a SquashFS image"),
+        ("zeros", &[0; 8192], "are not a SquashFS image"),
         ("short", &whole[..50], "the image in this AppImage"),
         ("cut off", &whole[..4096], "the image in this AppImage"),
     ] {

@@ -112,7 +112,11 @@ fn runtimes_and_arguments_that_do_not_fit_are_refused() {
             3,
             "the program ends at byte",
         ),
-        (&["--runtime", desktop, "tree", "o"], 3, "no ELF program"),
+        (
+            &["--runtime", desktop, "tree", "o"],
+            3,
+            "not an ELF program",
+        ),
         (&["--runtime", "none", "tree", "o"], 4, "none"),
         (
             &["tree", "o"],
@@ -127,7 +131,7 @@ fn runtimes_and_arguments_that_do_not_fit_are_refused() {
         (
             &["--runtime", RUNTIME, "payload", "o"],
             2,
-            "made of a directory",
+            "made from a directory",
         ),
         (
             &["--runtime", RUNTIME, "--format", "erofs", "tree", "o"],

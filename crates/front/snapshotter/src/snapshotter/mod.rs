@@ -276,7 +276,7 @@ impl Snapshotter {
     pub fn mounts(&self, key: &str) -> Result<Vec<Mount>> {
         let snapshot = self.store().named(key)?.clone();
         match snapshot.kind {
-            Kind::Committed => Err(Error::state(key, "is committed, and not to be mounted")),
+            Kind::Committed => Err(Error::state(key, "is committed and cannot be mounted")),
             Kind::Active | Kind::View => self.present(&snapshot),
         }
     }
@@ -290,7 +290,7 @@ impl Snapshotter {
         check_name(name)?;
         let is_active = |snapshot: &Snapshot| match snapshot.kind {
             Kind::Active => Ok(()),
-            Kind::View | Kind::Committed => Err(Error::state(key, "is not one that is written to")),
+            Kind::View | Kind::Committed => Err(Error::state(key, "is not writable")),
         };
         let id = {
             let store = self.store();
@@ -331,7 +331,7 @@ impl Snapshotter {
             let mut store = self.store();
             let snapshot = store.named(key)?.clone();
             if store.all().any(|it| it.parent == Some(snapshot.id)) {
-                return Err(Error::state(key, "has others on it"));
+                return Err(Error::state(key, "is the parent of other snapshots"));
             }
             let chain = store.chain_below(&snapshot).map(|chain| chain.id);
             store.remove(snapshot.id)?;

@@ -108,10 +108,12 @@ fn parse(text: &str) -> std::result::Result<ImageName, &'static str> {
         None => (rest, None),
     };
     if !is_repository(repository) {
-        return Err("the repository is not lower-case letters, digits and . _ - between slashes");
+        return Err(
+            "the repository may have only lower-case letters, digits and . _ - between slashes",
+        );
     }
     if tag.is_some_and(|tag| !is_tag(tag)) {
-        return Err("the tag is not up to 128 letters, digits and . _ -");
+        return Err("the tag may have at most 128 letters, digits and . _ -");
     }
     Ok(ImageName {
         repository: canonical(&registry, repository),
@@ -134,7 +136,7 @@ fn host_of(text: &str) -> std::result::Result<String, &'static str> {
     if text.contains('@') {
         return Err("credentials are not taken from names: log in with docker or podman instead");
     }
-    const BAD: &str = "the host is none";
+    const BAD: &str = "the host is not valid";
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
     if text.is_empty() || !text.bytes().all(plain) || text.ends_with(':') {
         return Err(BAD);

@@ -39,7 +39,7 @@ impl Reference {
         };
         let Some((scheme, rest)) = scheme(text) else {
             return Err(bad(
-                "not a reference: https://, http://, s3:// or oci:// is needed",
+                "not an address: it must begin with https://, http://, s3:// or oci://",
             ));
         };
         match scheme {
@@ -90,7 +90,7 @@ fn s3(rest: &str) -> std::result::Result<Reference, &'static str> {
         .ok_or("the name must be s3://BUCKET/KEY")?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if bucket.len() < 3 || bucket.len() > 255 || !bucket.bytes().all(allowed) {
-        return Err("no name of a bucket");
+        return Err("not the name of a bucket");
     }
     if key.is_empty() || key.len() > 1024 {
         return Err("not the name of an object");

@@ -106,7 +106,7 @@ fn read(path: &Path) -> std::result::Result<String, String> {
         return Err("it belongs to another user".to_owned());
     }
     if metadata.mode() & 0o077 != 0 {
-        return Err("others may read it; chmod 600 it".to_owned());
+        return Err("other users can read it; run chmod 600 on it".to_owned());
     }
     let mut text = String::new();
     let read = file.take(LONGEST).read_to_string(&mut text);

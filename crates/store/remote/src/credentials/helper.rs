@@ -32,7 +32,7 @@ struct HelperAnswer {
 pub fn ask(name: &str, server: &str) -> Option<Credentials> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.is_empty() || !name.bytes().all(plain) {
-        tracing::warn!("the configuration names a credential helper that cannot be one");
+        tracing::warn!("the configuration names a credential helper that is not valid");
         return None;
     }
     let program = format!("docker-credential-{name}");

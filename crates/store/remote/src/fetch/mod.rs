@@ -351,7 +351,7 @@ impl Fetcher {
                         expected,
                     },
                     None => {
-                        let reason = "pieces of two answers do not fit";
+                        let reason = "two answers of the server do not fit together";
                         self.network(ask.part, ask.index, reason)
                     }
                 })

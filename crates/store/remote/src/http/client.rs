@@ -139,7 +139,7 @@ pub fn describe(error: &reqwest::Error) -> String {
     if texts.is_empty() {
         let text = match () {
             () if error.is_timeout() => "timeout",
-            () if error.is_body() || error.is_decode() => "the answer broke off",
+            () if error.is_body() || error.is_decode() => "the answer ended early",
             () => "the request failed",
         };
         texts.push(text.to_owned());

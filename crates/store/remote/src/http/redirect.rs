@@ -18,7 +18,7 @@ pub fn follow(from: &Url, location: &str) -> Result<Url> {
     };
     let to = from
         .join(location)
-        .map_err(|_| refused("a redirect to no URL"))?;
+        .map_err(|_| refused("a redirect to an invalid URL"))?;
     check(from, &to).map_err(refused)?;
     Ok(to)
 }
@@ -26,7 +26,7 @@ pub fn follow(from: &Url, location: &str) -> Result<Url> {
 /// Checks that a redirect may be followed. Otherwise returns the reason.
 pub fn check(from: &Url, to: &Url) -> std::result::Result<(), &'static str> {
     let (Some(old), Some(new)) = (Site::of(from), Site::of(to)) else {
-        return Err("a redirect to what is neither http nor https");
+        return Err("a redirect to an address that is neither http nor https");
     };
     if old.is_secure() && !new.is_secure() {
         return Err("a redirect from https to http is not followed");

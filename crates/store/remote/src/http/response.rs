@@ -222,7 +222,7 @@ pub fn bounded(place: String, answer: Response, len: u64) -> Body {
                 .checked_sub(u64_from(piece.len()))
                 .ok_or_else(|| RemoteError::Refused {
                     place: place.clone(),
-                    reason: format!("more than the {len} bytes that were announced"),
+                    reason: format!("more than the {len} announced bytes"),
                 })?;
             Ok(piece)
         })

@@ -82,8 +82,7 @@ pub fn check_plain(url: &Url, allowed: &[String]) -> Result<()> {
     Err(RemoteError::Reference {
         text: place_of(url),
         reason: format!(
-            "plain HTTP shows everything on the way, and anyone on the way can change it; \
-             --plain-http {} allows it",
+            "plain HTTP can be read and changed on the way to the server; --plain-http {} allows it",
             site.host
         ),
     })

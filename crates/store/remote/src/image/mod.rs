@@ -230,7 +230,7 @@ impl RemoteImage {
                 }
                 // A chunk of the cache was altered and has been dropped.
                 if Instant::now() >= deadline {
-                    return Err(io::Error::other("the cache keeps losing what was fetched"));
+                    return Err(io::Error::other("the cache repeatedly lost fetched chunks"));
                 }
                 continue;
             }

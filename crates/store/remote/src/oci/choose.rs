@@ -87,7 +87,7 @@ fn reason(entries: &[Entry], fitting: &[&Entry], wanted: &str) -> String {
         ""
     };
     format!(
-        "this is an index of {} manifests, {count} of them for {wanted}; name one by its digest: \
+        "this is an index of {} manifests, {count} of them for {wanted}; give the digest of one: \
          {}{more}",
         entries.len(),
         named.join(", ")

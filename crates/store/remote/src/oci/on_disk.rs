@@ -112,7 +112,7 @@ pub fn layers_of_layout(
     }
     Err(refused(
         &found.path,
-        format!("indexes lead to indexes, more than {MAX_DEPTH} times"),
+        format!("indexes refer to indexes more than {MAX_DEPTH} times"),
     ))
 }
 
@@ -134,7 +134,7 @@ fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDisk
         .collect();
     if named.is_empty() {
         let known = if known.is_empty() {
-            "none has a name".to_string()
+            "no image has a name".to_string()
         } else {
             format!("there are {}", known.join(", "))
         };
@@ -199,7 +199,7 @@ fn layers(path: &str, layers: &[Descriptor]) -> Result<Vec<LayerFile>, OnDiskErr
             Layer::Wrapped => Err(refused(
                 path,
                 format!(
-                    "its layer {} is compressed or encrypted in a way that is not known here",
+                    "its layer {} is compressed or encrypted in an unknown way",
                     shown(&layer.media_type)
                 ),
             )),
@@ -213,7 +213,7 @@ fn bounded(path: &str, count: usize) -> Result<(), OnDiskError> {
         1..=MAX_LAYERS => Ok(()),
         count => Err(refused(
             path,
-            format!("it has {count} layers, more than the {MAX_LAYERS} that are taken"),
+            format!("it has {count} layers; at most {MAX_LAYERS} are allowed"),
         )),
     }
 }
@@ -254,7 +254,7 @@ pub fn layers_of_docker_archive(
         let known = known.join(", ");
         return Err(refused(
             MANIFEST,
-            format!("it does not name one image: say which of {known}"),
+            format!("it has several images: name one of {known}"),
         ));
     };
     bounded(MANIFEST, image.layers.len())?;

@@ -271,7 +271,7 @@ pub fn open_origin(origin: Arc<dyn Origin>, options: &RemoteOptions) -> Result<A
 
 fn cache(options: &RemoteOptions) -> Result<Cache> {
     let dir = options.cache_dir().ok_or_else(|| RemoteError::Cache {
-        reason: "there is no home directory to keep it in; name one".to_owned(),
+        reason: "there is no home directory for it; name a directory".to_owned(),
         is_full: false,
     })?;
     let mut settings = match options.cache_limit {

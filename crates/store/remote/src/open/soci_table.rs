@@ -55,7 +55,7 @@ pub fn soci_table(
         Ok(None) => tracing::warn!(
             %digest,
             place = layer.layout.place,
-            "the table of contents of SOCI is not in the cache, and no server is asked; all of the layer is needed"
+            "the table of contents of SOCI is not in the cache, and --offline forbids fetching it; the whole layer is needed"
         ),
         Err(error) => tracing::warn!(%error, "the table of contents of SOCI is not used"),
     }

@@ -53,7 +53,7 @@ impl HttpOrigin {
         let place = place_of(&url);
         let authorization = basic(&url).ok_or_else(|| RemoteError::Reference {
             text: place.clone(),
-            reason: "the user or password in it cannot be sent".to_owned(),
+            reason: "it has a user or password that cannot be sent".to_owned(),
         })?;
         // Both calls fail only for addresses without a host, which no client accepts.
         let _no_host = (url.set_username(""), url.set_password(None));

@@ -93,8 +93,7 @@ fn redirected(answer: &HttpResponse) -> String {
     let region = region.and_then(|region| region.to_str().ok());
     match region.filter(|name| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')) {
         Some(region) => format!("the bucket is in another region: set AWS_REGION={region}"),
-        None => "the store redirects elsewhere, which is not followed: \
-                 see AWS_REGION and AWS_ENDPOINT_URL"
+        None => "forerun does not follow redirects of object stores: check AWS_REGION and AWS_ENDPOINT_URL"
             .to_owned(),
     }
 }
@@ -159,7 +158,7 @@ impl S3Origin {
                 .checked_sub(forerun_io::u64_from(piece.len()))
                 .ok_or_else(|| RemoteError::Refused {
                     place: place.clone(),
-                    reason: "more bytes than were announced".to_owned(),
+                    reason: "more bytes than announced".to_owned(),
                 })?;
             Ok(piece)
         });

@@ -60,8 +60,7 @@ impl S3Settings {
             }
         } else if let Some(setting) = profile.elsewhere {
             return Err(format!(
-                "the keys of this profile come by {setting}, which is not understood; \
-                 `aws configure export-credentials --format env` makes variables of them"
+                "this profile gets its keys by {setting}, which forerun does not support; `aws configure export-credentials --format env` prints them as variables"
             ));
         }
         Ok(builder)
@@ -75,7 +74,7 @@ fn profile() -> Result<Option<Profile>, String> {
         Profile::of_user(asked.as_deref().unwrap_or("default")),
         asked,
     ) {
-        (None, Some(name)) => Err(format!("there is no profile {name:?} in ~/.aws")),
+        (None, Some(name)) => Err(format!("~/.aws has no profile {name:?}")),
         (profile, _) => Ok(profile),
     }
 }

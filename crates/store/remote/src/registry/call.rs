@@ -132,6 +132,6 @@ fn target(from: &Url, response: &Response, redirects: usize) -> Result<Url> {
         .headers()
         .get(LOCATION)
         .and_then(|value| value.to_str().ok())
-        .ok_or_else(|| refused("a redirect that leads nowhere"))?;
+        .ok_or_else(|| refused("a redirect without a valid address"))?;
     redirect::follow(from, location)
 }

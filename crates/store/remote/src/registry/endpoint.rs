@@ -55,19 +55,19 @@ impl Endpoint {
         };
         let location = format!("{scheme}://{host}");
         Self::at(&location, &name.registry, &name.repository)
-            .ok_or_else(|| bad(&name.to_string(), "its host makes no URL"))
+            .ok_or_else(|| bad(&name.to_string(), "its host does not make a valid URL"))
     }
 
     fn of_mirror(location: &str, name: &ImageName, options: &RegistryOptions) -> Result<Self> {
         let refused = |reason: &str| bad(&redact::for_message(location), reason);
-        let url = Url::parse(location).map_err(|_| refused("the mirror is no URL"))?;
+        let url = Url::parse(location).map_err(|_| refused("the mirror is not a URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refused(
                 "credentials are not taken from URLs: log in with docker or podman instead",
             ));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(refused("a mirror's URL has no query"));
+            return Err(refused("a mirror's URL may not have a query"));
         }
         let host = url
             .host_str()
@@ -123,7 +123,7 @@ impl Endpoint {
         // Without `./`, the colon of a digest would make the path an absolute URL.
         self.base
             .join(&format!("./{path}"))
-            .map_err(|_| bad(self.base.as_str(), "this makes no URL"))
+            .map_err(|_| bad(self.base.as_str(), "this does not make a valid URL"))
     }
 }
 

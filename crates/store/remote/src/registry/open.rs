@@ -163,8 +163,7 @@ impl Opening<'_> {
     fn verifiable(&self, layout: Layout, require_verified: bool) -> Result<Layout> {
         if require_verified && layout.table.is_none() {
             return Err(self.refused(
-                "the image came without a table of its chunks, so they cannot be verified one by \
-                 one; forerun push stores it with one",
+                "the image has no table of digests, so its chunks cannot be verified; forerun push stores an image with a table",
             ));
         }
         Ok(layout)
@@ -235,8 +234,9 @@ impl Opening<'_> {
             .registry
             .small_blob(&self.endpoints, &manifest.config, MAX_MANIFEST)
             .await?;
-        let artifact = artifact::check(&config, manifest)
-            .map_err(|error| self.refused(&format!("the image is not as it says: {error}")))?;
+        let artifact = artifact::check(&config, manifest).map_err(|error| {
+            self.refused(&format!("the image contradicts its manifest: {error}"))
+        })?;
         let Artifact {
             len,
             chunk_size,
@@ -277,12 +277,10 @@ impl Opening<'_> {
         match media::layer(&layer.media_type) {
             Layer::Image => self.whole(layer),
             Layer::Tar => Err(self.refused(
-                "its layer is a tar archive as container images have them, not a filesystem image; \
-                 make an image of its files first",
+                "its layer is a tar archive, as in container images, not a filesystem image; make an image of its files first",
             )),
             Layer::Wrapped => Err(self.refused(&format!(
-                "its layer {} is compressed or encrypted as a whole, so no part of it can be read \
-                 alone",
+                "its layer {} is compressed or encrypted as a whole, so parts of it cannot be read",
                 shown(&layer.media_type)
             ))),
         }
@@ -292,7 +290,7 @@ impl Opening<'_> {
         let count = manifest.layers.len();
         if count > MAX_LAYERS {
             return Err(self.refused(&format!(
-                "its manifest has {count} layers, more than the {MAX_LAYERS} that are taken"
+                "its manifest has {count} layers; at most {MAX_LAYERS} are allowed"
             )));
         }
         let layers = manifest
@@ -305,7 +303,7 @@ impl Opening<'_> {
                     Ok(layout)
                 }
                 Layer::Wrapped => Err(self.refused(&format!(
-                    "its layer {} is compressed or encrypted in a way that is not known here",
+                    "its layer {} is compressed or encrypted in an unknown way",
                     shown(&layer.media_type)
                 ))),
             });

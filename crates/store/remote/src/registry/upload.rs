@@ -113,7 +113,7 @@ impl Repository {
             return Err(RemoteError::Refused {
                 place: crate::place_of(&url),
                 reason: format!(
-                    "a manifest of {} bytes is more than registries take",
+                    "a manifest of {} bytes is too large for registries",
                     bytes.len()
                 ),
             });
@@ -189,7 +189,7 @@ impl Repository {
         match told {
             Some(told) if told != digest => Err(RemoteError::Refused {
                 place,
-                reason: format!("the registry stored {told} in place of {digest}"),
+                reason: format!("the registry stored {told} instead of {digest}"),
             }),
             _ => Ok(response.headers().clone()),
         }

@@ -210,7 +210,7 @@ fn candidate(reference: &Reference, options: &RemoteOptions) -> Result<Candidate
         Reference::Oci(name) => {
             return Err(RemoteError::Reference {
                 text: name.to_string(),
-                reason: "a mirror of a file is no registry".to_owned(),
+                reason: "a registry cannot be a mirror of a file".to_owned(),
             });
         }
     };
@@ -247,8 +247,7 @@ async fn plain(
         return Err(RemoteError::Refused {
             place: reference.place(),
             reason:
-                "a plain file comes without a table of its chunks, so they cannot be verified; \
-                     push it to a registry and open it from there"
+                "a plain file has no table of digests, so its chunks cannot be verified; push it to a registry and open it from there"
                     .to_owned(),
         });
     }
@@ -291,7 +290,7 @@ async fn plain(
         let (_, known) = found.get_or_insert_with(first);
         if known.len != description.len {
             let place = candidate.origin.place();
-            tracing::warn!(place, "left out: the image is of another length there");
+            tracing::warn!(place, "left out: the image has another length there");
             continue;
         }
         addresses.push(Address {

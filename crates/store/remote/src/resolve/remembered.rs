@@ -155,8 +155,7 @@ pub(crate) fn recall(
     if options.require_verified && !is_proven {
         return Err(RemoteError::Refused {
             place: reference.place(),
-            reason: "it came without a table of its chunks, so they cannot be verified one by one"
-                .to_owned(),
+            reason: "it has no table of digests, so its chunks cannot be verified".to_owned(),
         });
     }
     let mut resolved = if options.offline {
@@ -233,7 +232,7 @@ fn online(
     }
     if origins.is_empty() {
         let place = reference.place();
-        let reason = "no address is known that has this version".to_owned();
+        let reason = "no known address has this version".to_owned();
         let error = RemoteError::Refused {
             place: place.clone(),
             reason,

@@ -84,7 +84,7 @@ pub fn find(
 
 fn not_used(reference: &Reference, reason: &dyn std::fmt::Display) {
     let place = reference.place();
-    tracing::warn!(%reason, place, "what was pushed beside the image is not used");
+    tracing::warn!(%reason, place, "the index beside the image is not used");
 }
 
 #[derive(Default)]

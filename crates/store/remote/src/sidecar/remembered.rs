@@ -80,7 +80,7 @@ pub fn recall(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> 
     let Some(facts) = facts else {
         tracing::warn!(
             place = reference.place(),
-            "no server is asked what refers to the image, and it was not opened with what refers to it before"
+            "--offline forbids asking for indexes beside the image, and the cache has none"
         );
         return Sidecar::default();
     };
@@ -92,14 +92,14 @@ pub fn recall(cache: &Cache, reference: &Reference, options: &RemoteOptions) -> 
             let kept = kept(options, blob);
             if kept.is_none() {
                 let (digest, place) = (blob.digest, reference.place());
-                tracing::warn!(%digest, place, "what was found beside the image is not in the cache any more");
+                tracing::warn!(%digest, place, "the index beside the image is no longer in the cache");
             }
             kept
         })
         .collect();
     let sidecar = parts::decoded(&blobs, options);
     let mut sidecar = sidecar.unwrap_or_else(|reason| {
-        tracing::warn!(%reason, place = reference.place(), "what was pushed beside the image is not used");
+        tracing::warn!(%reason, place = reference.place(), "the index beside the image is not used");
         Sidecar::default()
     });
     if !options.require_verified {

@@ -155,7 +155,7 @@ fn offline_no_server_is_asked() {
     assert_eq!(served.proxy.log().requests(), 0);
     options.require_verified = true;
     let error = try_open(&served.url(), &options).unwrap_err();
-    assert!(error.contains("without a table"), "{error}");
+    assert!(error.contains("no table of digests"), "{error}");
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn session_tokens_follow_no_redirect() {
     if is_second() {
         let cache = temp_dir("cache");
         let error = try_open("s3://images/image", &options(cache.path())).unwrap_err();
-        assert!(error.contains("redirects elsewhere"), "{error}");
+        assert!(error.contains("redirects of object stores"), "{error}");
         return;
     }
     let Some(s3) = S3Server::start() else {

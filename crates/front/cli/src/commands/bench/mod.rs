@@ -169,7 +169,7 @@ fn runner(args: &BenchArgs, dir: &Path) -> Result<Runner> {
     let found = Survey::parse(&String::from_utf8_lossy(&output.stdout));
     let Some(survey) = found.filter(|_| output.status.success()) else {
         return Err(of_child(&output).unwrap_or_else(|| {
-            let message = format!("the process that looked at it ended with {}", output.status);
+            let message = format!("the process that examined it ended with {}", output.status);
             Failure::new(Exit::Image, "bench", message).of(args.image.display())
         }));
     };

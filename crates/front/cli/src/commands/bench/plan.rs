@@ -265,7 +265,7 @@ pub fn missing_here(contender: Contender, place: &Place<'_>) -> Option<String> {
         Contender::Forerun => lacks_fuse(),
         Contender::Library => None,
         Contender::Peer(peer) if !Peer::of_format(place.format).contains(&peer) => {
-            Some(format!("{} reads no {}", peer.name(), place.format))
+            Some(format!("{} cannot read {}", peer.name(), place.format))
         }
         Contender::Peer(peer) => peer.missing(place),
     }

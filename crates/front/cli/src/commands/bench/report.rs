@@ -85,7 +85,7 @@ impl BenchReport<'_> {
             };
             differences.extend(digests.filter(|read| read.1 != first.1).map(|(read, _)| {
                 let (what, by, first) = (contents.name(), &read.name, &first.0.name);
-                format!("{by} read another {what} than {first}")
+                format!("{by} read a different {what} than {first}")
             }));
         }
         for series in &self.series {
@@ -96,10 +96,10 @@ impl BenchReport<'_> {
                 _ if series.work == BenchWork::Extract || series.samples.runs.is_empty() => {}
                 (Some(ours), Some(found)) => {
                     if !ours.is_empty() && !found.is_empty() && ours != found {
-                        differences.push(format!("{work}: {by} found {found}, and not {ours}"));
+                        differences.push(format!("{work}: {by} found {found} instead of {ours}"));
                     }
                 }
-                _ => differences.push(format!("{work}: {by} found something else in each run")),
+                _ => differences.push(format!("{work}: {by} found different results in its runs")),
             }
         }
         differences.dedup();
@@ -259,6 +259,6 @@ pub fn verdict_text(comparison: &Comparison, with: Contender) -> String {
             percent(comparison.spread),
             percent(comparison.difference)
         ),
-        Verdict::TooFew => format!("undecided: {LEAST_ROUNDS} rounds are needed"),
+        Verdict::TooFew => format!("undecided: at least {LEAST_ROUNDS} rounds are needed"),
     }
 }

@@ -145,9 +145,9 @@ impl BenchReport<'_> {
 
     fn footer(&self) -> Vec<String> {
         let caches = if drops_all() {
-            "all caches are emptied before each cold run"
+            "all caches are dropped before each cold run"
         } else {
-            "only the pages of the image are dropped before each cold run, as this is not root"
+            "only the pages of the image are dropped before each cold run, because bench does not run as root"
         };
         let mut lines = vec![
             format!(
@@ -158,7 +158,7 @@ impl BenchReport<'_> {
             format!("noise: {}.", self.noise.text()),
         ];
         match self.problems().as_slice() {
-            [] => lines.push("All of them read the same.".to_string()),
+            [] => lines.push("All contenders read the same data.".to_string()),
             problems => {
                 let problems = problems.iter();
                 lines.extend(problems.map(|problem| format!("PROBLEM: {}", printable(problem))));

@@ -216,12 +216,12 @@ fn verify(context: &Context, cache: &Cache) -> Result {
             say(match report.unverified {
                 0 => format!("{label}: {verified} chunks are right"),
                 recorded => format!(
-                    "{label}: {verified} chunks are right, {recorded} are as they were fetched: the image has no digests of them"
+                    "{label}: {verified} chunks are right, {recorded} are unchanged since they were fetched (the image has no digests of them)"
                 ),
             });
         }
         if !report.wrong.is_empty() && report.in_use {
-            say(format!("{label}: is in use; mount it again"));
+            say(format!("{label}: is in use; unmount it and mount it again"));
         }
     });
     checked.map_err(|error| failed(&error))?;

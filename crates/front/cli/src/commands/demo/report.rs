@@ -254,7 +254,7 @@ impl DemoReport {
         });
         let programs = programs.collect::<Vec<_>>().join("; ");
         let caches = if drops_all() {
-            "All caches of this machine are dropped before each measurement: other programs are slower meanwhile."
+            "All caches of this machine are dropped before each measurement, which slows other programs down."
         } else {
             "The caches of the images are dropped before each measurement. Only root can drop all caches of the machine."
         };

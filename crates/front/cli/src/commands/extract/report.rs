@@ -87,7 +87,7 @@ fn sum_up(context: &Context, name: &str, report: &ExtractReport) {
             "missing",
             format!("{why}{text}, {missing} missing"),
         );
-        let hint = "the same command with --skip-existing extracts the rest";
+        let hint = "run the same command with --skip-existing to extract the rest";
         context.report(&failure.maybe_hint(ended.then_some(hint)).of(name));
     } else if report.skipped > 0 {
         context.note(&format!("{name}: {text}"));

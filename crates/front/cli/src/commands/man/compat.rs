@@ -22,7 +22,7 @@ pub fn render(version: &str, out: &mut dyn Write) -> io::Result<()> {
     roff.control("SH", ["DESCRIPTION"]);
     roff.text([roman(format!(
         "A link to forerun with the name of one of these programs takes the options of that program: {}. \
-         squashfuse_ll takes those of squashfuse, and mount.exfat-fuse those of mount.exfat. An option that is not \
+         squashfuse_ll takes the options of squashfuse, and mount.exfat-fuse the options of mount.exfat. An option that is not \
          listed is refused.",
         names.join(", ")
     ))]);
@@ -31,7 +31,7 @@ pub fn render(version: &str, out: &mut dyn Write) -> io::Result<()> {
         lines(&mut roff, usage);
     }
     roff.control("SH", ["EXIT STATUS"]);
-    roff.text([roman("That of the program whose name is used.")]);
+    roff.text([roman("The exit status of the program whose name is used.")]);
     roff.control("SH", ["EXAMPLES"]);
     lines(
         &mut roff,

@@ -20,7 +20,7 @@ const MOUNTS: Commands = Named(&["mount", "umount", "status", "restart"]);
 const VARIABLES: &[Variable] = &[
     variable(
         "TMPDIR",
-        "Directory for temporary files: copies of pipes, and of images that are not written in order.",
+        "Directory for temporary files, such as copies of pipes.",
         All,
     ),
     variable(
@@ -30,35 +30,35 @@ const VARIABLES: &[Variable] = &[
     ),
     variable(
         "TZ",
-        "Time zone of the times that are shown, and of sys_tz in mount options.",
+        "Time zone of printed times, and of the mount option sys_tz.",
         Named(&["ls", "mount"]),
     ),
     variable(
         "SOURCE_DATE_EPOCH",
-        "Seconds since 1970. Later times are set to it in the output.",
+        "Seconds since 1970. Later times in an output become this one.",
         Named(&["pack", "convert", "tar"]),
     ),
     variable(
         "XDG_RUNTIME_DIR",
-        "The sockets of serving processes are in its directory forerun.",
+        "Directory for the sockets of mounts, in its subdirectory forerun.",
         MOUNTS,
     ),
     variable(
         "XDG_STATE_HOME",
-        "Undo files for block devices are in its directory forerun [default: ~/.local/state].",
+        "Directory for undo files of block devices, in its subdirectory forerun [default: ~/.local/state].",
         Named(&["check"]),
     ),
     variable(
         "XDG_CACHE_HOME",
-        "What was fetched is kept in its directory forerun [default: ~/.cache].",
+        "Directory for the cache of images at servers, in its subdirectory forerun [default: ~/.cache].",
         Remote,
     ),
     variable(
         "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY",
-        "Proxies for requests, also in lower case. Servers on this machine are asked directly.",
+        "Proxies for requests, also in lower case. Servers on this machine are contacted directly.",
         Remote,
     ),
-    variable("NO_PROXY", "Hosts that are asked directly.", Remote),
+    variable("NO_PROXY", "Hosts that are contacted directly.", Remote),
     variable(
         "SSL_CERT_FILE, SSL_CERT_DIR",
         "Certificates to trust, in place of the system's.",
@@ -66,22 +66,22 @@ const VARIABLES: &[Variable] = &[
     ),
     variable(
         "FORERUN_CA_FILE",
-        "Certificates to trust too, where --ca-file is not given.",
+        "More certificates to trust, if --ca-file is not given.",
         Remote,
     ),
     variable(
         "REGISTRY_AUTH_FILE",
-        "File with passwords of registries, as podman login writes it. Asked first.",
+        "File with passwords of registries, as podman login writes it. Read first.",
         Remote,
     ),
     variable(
         "DOCKER_CONFIG",
-        "Directory with the file config.json of docker login. Asked second.",
+        "Directory with the file config.json of docker login. Read second.",
         Remote,
     ),
     variable(
         "XDG_CONFIG_HOME",
-        "Has containers/auth.json with passwords of registries [default: ~/.config].",
+        "Directory with containers/auth.json, a file with passwords of registries [default: ~/.config].",
         Remote,
     ),
     variable(

@@ -15,9 +15,9 @@ const FLAGS: &[(&str, &str)] = &[
         "-o OPTIONS",
         "Mount options, separated by commas; see below.",
     ),
-    ("-f", "Do everything but mount."),
-    ("-s", "Ignore mount options that are not known."),
-    ("-v", "Log what is done to standard error."),
+    ("-f", "Do everything except mounting."),
+    ("-s", "Ignore unknown mount options."),
+    ("-v", "Log to standard error."),
     ("-n, -t TYPE, -N NAMESPACE", "Accepted without effect."),
 ];
 
@@ -52,7 +52,7 @@ pub fn render(version: &str, out: &mut dyn Write) -> io::Result<()> {
     roff.control("SH", ["DESCRIPTION"]);
     roff.text([roman(
         "mount(8) runs this program for the type fuse.forerun, on its command line and in /etc/fstab. \
-         It does what forerun mount does, and returns when the mount answers.",
+         It works like forerun mount, and returns when the mount answers.",
     )]);
     section(&mut roff, "OPTIONS", FLAGS);
     roff.control("SH", ["MOUNT OPTIONS"]);

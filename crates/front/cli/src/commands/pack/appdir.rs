@@ -37,7 +37,7 @@ fn check_program(dir: &Path) -> Result<()> {
         }
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => {
-            Err(missing("leads to no file", &path).hint("links in an AppDir are relative"))
+            Err(missing("points to no file", &path).hint("links in an AppDir are relative"))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(missing("is missing", &path)
@@ -67,7 +67,7 @@ fn find_desktop(dir: &Path) -> Result<PathBuf> {
                 name(first),
                 name(second)
             );
-            Err(missing(message, dir).hint("keep the one of the program that AppRun starts"))
+            Err(missing(message, dir).hint("keep the .desktop file of the program that AppRun starts"))
         }
     }
 }
@@ -77,7 +77,7 @@ fn check_desktop(path: &Path) -> Result<String> {
     let failed = |error| Failure::source(&error).of(path.display());
     let metadata = path.metadata().map_err(failed)?;
     if !metadata.is_file() || metadata.len() > MAX_DESKTOP {
-        return Err(missing("is no desktop file", path));
+        return Err(missing("is not a desktop file", path));
     }
     let text = fs::read(path).map_err(failed)?;
     let text = String::from_utf8_lossy(&text);
@@ -112,7 +112,8 @@ fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
 fn check_icon(dir: &Path, desktop: &Path, icon: &str) -> Result<()> {
     if icon.contains('/') {
         let message = format!("has Icon={icon}, which is a path");
-        return Err(missing(message, desktop).hint("an icon is named without directory and suffix"));
+        return Err(missing(message, desktop)
+            .hint("give the name of the icon without directory and suffix"));
     }
     let names = ICONS.map(|suffix| format!("{icon}.{suffix}"));
     let is_there = |name: &String| dir.join(name).is_file();

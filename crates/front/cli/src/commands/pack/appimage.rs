@@ -53,7 +53,7 @@ impl AppImageArgs {
             return Err(failure.hint("name the file: forerun pack --appimage APPDIR NAME.AppImage"));
         }
         let input = input.filter(|input| input.is_dir()).ok_or_else(|| {
-            let failure = Failure::usage("an AppImage is made of a directory");
+            let failure = Failure::usage("an AppImage is made from a directory");
             failure.hint("forerun pack --appimage APPDIR NAME.AppImage")
         })?;
         appdir::check(input)?;
@@ -94,10 +94,14 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         Some(end) if end == len => {}
         Some(end) => {
             let message = format!("the program ends at byte {end}, and the file at {len}");
-            let hint = "a runtime alone is needed, without an image behind it";
+            let hint = "give a runtime without an image behind it";
             return Err(not(message).hint(hint));
         }
-        None => return Err(not("not a runtime of AppImages: no ELF program".to_string())),
+        None => {
+            return Err(not(
+                "not a runtime of AppImages: not an ELF program".to_string()
+            ));
+        }
     }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let read = file.read_exact_at(0, &mut bytes);

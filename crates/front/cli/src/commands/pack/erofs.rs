@@ -156,7 +156,7 @@ impl ErofsArgs {
             None => {
                 return match first(&self.of_compressed(shared)) {
                     Some(flag) => {
-                        let message = format!("{flag} means nothing without a compressor");
+                        let message = format!("{flag} has no effect without a compressor");
                         Err(Failure::usage(message))
                     }
                     None => Ok(None),
@@ -191,7 +191,7 @@ fn encoding(
     Ok(Some(match compressor {
         Compressor::None => return Ok(None),
         Compressor::Lz4 if shared.level.is_some() => {
-            let message = "--level means nothing with lz4; lz4hc has levels";
+            let message = "--level has no effect with lz4; lz4hc has levels";
             return Err(Failure::usage(message));
         }
         Compressor::Lz4 => FillEncoding::Lz4,
@@ -215,5 +215,6 @@ fn encoding(
 }
 
 fn bytes(flag: &str, size: u64) -> Result<u32> {
-    u32::try_from(size).map_err(|_| Failure::usage(format!("{flag} {size}: 2147483648 at most")))
+    u32::try_from(size)
+        .map_err(|_| Failure::usage(format!("{flag} {size}: at most 2147483648 is allowed")))
 }

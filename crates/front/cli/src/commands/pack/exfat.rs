@@ -150,7 +150,7 @@ impl VolumeArgs {
             let message =
                 format!("--sector-size {sector_size}: the device has sectors of {sector} bytes");
             let failure = Failure::usage(message);
-            return Err(failure.hint("no system could mount a volume with smaller ones"));
+            return Err(failure.hint("no system can mount a volume with smaller sectors"));
         }
         Ok(ExfatOptions {
             cluster_size: short("--cluster-size", cluster.cluster_size)?,

@@ -110,7 +110,7 @@ impl FormatArgs {
             Some(other) => {
                 let format = other.keeps().format;
                 let message =
-                    format!("an AppImage has a squashfs image, and --format says {format}");
+                    format!("an AppImage needs a squashfs image, but --format is {format}");
                 Err(Failure::usage(message))
             }
         }
@@ -141,7 +141,7 @@ impl FormatArgs {
                 let formats: Vec<_> = formats.collect();
                 let of = formats.join(" and ");
                 let format = chosen.keeps().format;
-                let message = format!("{flag} is an option of {of}; the image is to be {format}");
+                let message = format!("{flag} is an option of {of}, but the image is {format}");
                 return Err(Failure::usage(message));
             }
         }

@@ -141,12 +141,12 @@ fn through_spool(
 ) -> Result<Written> {
     let failed = |error: &io::Error| {
         let message = format!(
-            "{} is not written in order, and a temporary file in {} failed: {}",
+            "{} needs a temporary file, and writing one in {} failed: {}",
             writer.name(),
             spool_dir().display(),
             reason(error)
         );
-        let hint = "write to a file, or set TMPDIR to a place with room";
+        let hint = "write to a file, or set TMPDIR to a directory with enough space";
         Failure::new(Exit::Output, "output", message).hint(hint)
     };
     let mut spool: File = spool_file().map_err(|error| failed(&error))?;

@@ -163,7 +163,7 @@ fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     if args.format.links_objects() {
         sandbox
             .keep(OWNERS)
-            .all_files("--link-objects makes links to the input")
+            .all_files("--link-objects hard-links files of the input")
     } else {
         sandbox
     }

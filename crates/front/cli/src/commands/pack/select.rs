@@ -174,7 +174,7 @@ impl ChangeArgs {
             (false, true) => "--gid-map",
             (false, false) => return Ok(()),
         };
-        let message = format!("{flag} means nothing here: --owner gives everything to one owner");
+        let message = format!("{flag} has no effect: --owner gives everything to one owner");
         Err(Failure::usage(message))
     }
 
@@ -215,9 +215,7 @@ impl Changes {
 }
 
 fn useless(flag: &str, format: &str, what: &str) -> Failure {
-    Failure::usage(format!(
-        "{flag} means nothing here: {format} keeps no {what}"
-    ))
+    Failure::usage(format!("{flag} has no effect: {format} stores no {what}"))
 }
 
 pub fn time(text: &str) -> std::result::Result<Timestamp, String> {

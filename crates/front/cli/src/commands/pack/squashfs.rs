@@ -104,12 +104,12 @@ impl FromStr for Tuning {
         match key {
             "window" => match value.parse() {
                 Ok(bits @ 8..=15) => Ok(Self::Window(bits)),
-                _ => Err("window is a number from 8 to 15".to_string()),
+                _ => Err("window must be a number from 8 to 15".to_string()),
             },
             "strategy" => named(value, &STRATEGIES).map(Self::Strategy),
             "dict-size" => parse_dictionary(value).map(Self::Dictionary),
             "bcj" => named(value, &MACHINES).map(Self::Bcj),
-            _ => Err("there are window, strategy, dict-size and bcj".to_string()),
+            _ => Err("the options are window, strategy, dict-size and bcj".to_string()),
         }
     }
 }
@@ -210,7 +210,7 @@ impl SquashfsArgs {
     ) -> Result<Encoding> {
         let refused = |option: &str, of: &str| {
             let name = compressor.name();
-            let message = format!("{option} is an option of {of}; the compressor is {name}");
+            let message = format!("{option} is an option of {of}, but the compressor is {name}");
             Failure::usage(message)
         };
         let has_levels = matches!(compressor, Compressor::Gzip | Compressor::Zstd);
@@ -271,7 +271,7 @@ impl Dictionary {
 
 fn superblock_time(seconds: i64) -> Result<u32> {
     u32::try_from(seconds).map_err(|_| {
-        let message = format!("{seconds} is no time that SquashFS can hold: 1970 to 2106");
+        let message = format!("SquashFS cannot store the time {seconds}, only 1970 to 2106");
         Failure::usage(message)
     })
 }

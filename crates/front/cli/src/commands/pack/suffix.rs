@@ -32,7 +32,7 @@ pub fn format_of(output: &Path) -> Result<NewFormat> {
     }
     let (failure, name) = if is_stdin(output) {
         (
-            Failure::usage("standard output has no name with a format"),
+            Failure::usage("standard output has no suffix that names a format"),
             None,
         )
     } else {

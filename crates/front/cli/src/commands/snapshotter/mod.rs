@@ -73,7 +73,7 @@ impl From<Labels> for LabelFamily {
 
 pub fn run(context: &Context, args: &SnapshotterArgs) -> Result {
     if !rustix::process::geteuid().is_root() {
-        let message = "this needs root, as the mounts of containerd do";
+        let message = "this needs root, because containerd's mounts need it";
         return Err(Failure::new(Exit::Usage, "usage", message));
     }
     let mut cache = args.cache.clone();

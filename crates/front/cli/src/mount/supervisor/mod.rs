@@ -145,7 +145,8 @@ fn run(args: &SupervisorArgs) -> Result<ExitCode> {
 fn first_ended(status: io::Result<ExitStatus>) -> Result<ExitCode> {
     let status = status.map_err(|error| failed("waiting for the process that serves", &error))?;
     if let Some(signal) = status.signal() {
-        let message = format!("the process that was to serve the mount died of signal {signal}");
+        let message =
+            format!("the process that should serve the mount was killed by signal {signal}");
         return Err(Failure::new(Exit::Mount, "mount", message));
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -271,7 +272,7 @@ impl Supervisor {
             let why = ended.map_or_else(|| "it ends".to_string(), |status| status.to_string());
             tracing::error!(
                 path = %self.kept.path().display(),
-                "the process that served the mount has died ({why}); another one takes its place"
+                "the process that served the mount has died ({why}); another one replaces it"
             );
             if let Next::End = self.died() {
                 return Next::End;
@@ -366,7 +367,7 @@ impl Supervisor {
     /// Starts a successor at the request of `asker`.
     fn restart(&mut self, asker: Asker) {
         if self.successor.is_some() {
-            return asker.tell("a restart is under way already");
+            return asker.tell("another restart is in progress");
         }
         match Successor::start(&self.kept, &self.origin, Some(asker)) {
             Ok(successor) => self.successor = Some(successor),

@@ -399,7 +399,7 @@ fn a_volume_is_not_changed_through_a_descriptor() {
     assert_eq!(told.code, Some(2), "{}", told.stderr);
     assert!(
         told.stderr
-            .contains("a volume that can be written to is mounted on a directory only")
+            .contains("a writable volume can be mounted on a directory only")
     );
     // A read-only mount fails only at the descriptor.
     let told = volume.forerun(&["mount", "-f", "-o", "ro"], &["/dev/fd/99"]);

@@ -151,7 +151,7 @@ fn layers_on_disk_are_read_by_their_tables_of_soci() {
         (
             "v1",
             &["--referrers"],
-            "each part compared with an index from elsewhere",
+            "each part compared with an index that forerun did not make",
         ),
     ] {
         write_soci_layout(&place.path(version), version, &good);

@@ -144,7 +144,7 @@ fn an_index_of_soci_that_refers_to_an_image_counts_where_it_is_asked_for() {
         read.stderr
     );
     assert_eq!(offline(&["ls", "-R", "--referrers"]).code, Some(0));
-    let how = "each part compared with an index from elsewhere";
+    let how = "each part compared with an index that forerun did not make";
     assert_eq!(verified(&stored, &["--referrers", &name], how), 2);
     let refused = offline(&["ls"]);
     assert_ne!(refused.code, Some(0));

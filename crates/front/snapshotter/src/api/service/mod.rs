@@ -137,7 +137,7 @@ impl UnaryService<PrepareRequest> for Prepare {
                     let image = layer.image.as_str();
                     tracing::warn!(
                         image,
-                        "the layer is unpacked: too many registries are waited for"
+                        "the layer is unpacked: too many layers wait for registries"
                     );
                     named = None;
                 }

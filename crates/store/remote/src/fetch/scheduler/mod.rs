@@ -421,7 +421,7 @@ impl Shared {
             if is_wrong && self.begins_anew() {
                 return;
             }
-            tracing::error!(%error, place = self.place, "the whole image is not what it should be");
+            tracing::error!(%error, place = self.place, "the whole image does not have its digest");
             let error = match error {
                 forerun_cache::CacheError::WrongWhole { .. } => RemoteError::WrongDigest {
                     place: self.place.clone(),

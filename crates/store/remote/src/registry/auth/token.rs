@@ -59,8 +59,7 @@ pub async fn fetch(
         return Err(if withheld {
             RemoteError::Refused {
                 place,
-                reason: "this token server is not of the registry's own domain, so it got no \
-                         credentials; name its host among the auth realms if it is to be trusted"
+                reason: "this token server is outside of the registry's domain, so forerun sent it no credentials; list its host in your credentials to trust it"
                     .to_string(),
             }
         } else {
@@ -78,7 +77,7 @@ pub async fn fetch(
     let by_credentials = credentials.is_some();
     granted(&answer, asked_at, by_credentials).ok_or_else(|| RemoteError::Refused {
         place,
-        reason: "the token server's answer holds no token".to_string(),
+        reason: "the answer of the token server has no token".to_string(),
     })
 }
 
@@ -91,7 +90,9 @@ fn checked(
 ) -> Result<(Url, Option<Credentials>, bool)> {
     let refused = |realm: &str| RemoteError::Refused {
         place: wanted.endpoint.site.to_string(),
-        reason: format!("the registry sends to {realm} for tokens, which is not asked"),
+        reason: format!(
+            "the registry sends forerun to {realm} for a token, which forerun does not contact"
+        ),
     };
     let realm = Url::parse(&wanted.realm).map_err(|_| refused("no URL"))?;
     match realm::trust(&realm, wanted.endpoint, options) {

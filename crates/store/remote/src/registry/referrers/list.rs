@@ -37,7 +37,7 @@ impl Newest<'_> {
     fn see(&mut self, page: &RawManifest) -> Result<()> {
         let entries = match manifest::parse(&page.bytes, None) {
             Ok(Document::Index(entries)) => entries,
-            Ok(Document::Manifest(_)) => return Err(refused(page, "it is no index")),
+            Ok(Document::Manifest(_)) => return Err(refused(page, "it is not an index")),
             Err(error) => return Err(refused(page, &error.to_string())),
         };
         for entry in entries {
@@ -114,13 +114,11 @@ impl Registry {
                 return Ok(newest.entry);
             };
             if seen.len() >= MAX_PAGES || bytes > MAX_LIST {
-                let reason = format!(
-                    "it has more than {MAX_PAGES} pages or {MAX_LIST} bytes, which are not read"
-                );
+                let reason = format!("it has more than {MAX_PAGES} pages or {MAX_LIST} bytes");
                 return Err(refused(&page, &reason));
             }
             if !seen.insert(next.clone()) {
-                return Err(refused(&page, "its pages lead back to one before"));
+                return Err(refused(&page, "its pages refer back to an earlier page"));
             }
             page = self.page(endpoint, &next).await?;
         }
@@ -139,15 +137,12 @@ fn next_page(endpoint: &Endpoint, page: &RawManifest) -> Result<Option<Url>> {
         return Ok(None);
     };
     let url = page.url.join(next);
-    let mut url = url.map_err(|_| refused(page, "the next page of it has no URL"))?;
+    let mut url = url.map_err(|_| refused(page, "its next page has no URL"))?;
     // Addresses that differ only in the fragment are the same page.
     url.set_fragment(None);
     let has_credentials = !url.username().is_empty() || url.password().is_some();
     if has_credentials || Site::of(&url).as_ref() != Some(&endpoint.site) {
-        return Err(refused(
-            page,
-            "it goes on at another server, which is not asked",
-        ));
+        return Err(refused(page, "its next page is at another server"));
     }
     Ok(Some(url))
 }

@@ -91,7 +91,7 @@ impl Registry {
         let lens = blobs.iter().flatten().map(|blob| blob.len);
         match lens.max().filter(|len| *len > MAX_BLOB) {
             Some(len) => Err(refused(format!(
-                "a referrer of {len} bytes is more than the {MAX_BLOB} that are taken"
+                "a referrer has {len} bytes; at most {MAX_BLOB} are allowed"
             ))),
             None => Ok(blobs),
         }
@@ -220,7 +220,7 @@ impl Repository {
         };
         let known = known.as_ref().map(|known| &known.bytes[..]);
         let index = with_referrer(known, entry)
-            .ok_or_else(|| refused("the list of referrers there is no index"))?;
+            .ok_or_else(|| refused("the list of referrers in the registry is not an index"))?;
         if index.len() > MAX_MANIFEST {
             return Err(refused("the list of referrers is too long"));
         }

@@ -96,7 +96,7 @@ fn prepare(dir: &Path) -> Result<()> {
     if mark.symlink_metadata().is_err() && dir.symlink_metadata().is_ok() {
         let mut entries = fs::read_dir(dir).map_err(failed)?;
         if entries.next().is_some() {
-            let reason = "it is not empty, and no OCI image layout".to_owned();
+            let reason = "it is neither empty nor an OCI image layout".to_owned();
             return Err(refused(dir, reason));
         }
     }
@@ -176,7 +176,7 @@ fn index(dir: &Path, name: &ImageName, digest: Digest, len: usize) -> Result<Vec
             let index: serde_json::Result<Value> = serde_json::from_slice(&bytes);
             index.map_err(|error| refused(&path, error.to_string()))?
         }
-        Ok(_) => return Err(refused(&path, "it is no index of images".to_owned())),
+        Ok(_) => return Err(refused(&path, "it is not an index of images".to_owned())),
         Err(_) => json!({"schemaVersion": 2, "mediaType": media::OCI_INDEX, "manifests": []}),
     };
     let Some(manifests) = index.get_mut("manifests").and_then(Value::as_array_mut) else {

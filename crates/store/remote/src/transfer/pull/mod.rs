@@ -130,10 +130,7 @@ fn fill(
     let missing = blob.missing(0..blob.geometry().chunks());
     let missing = missing.map_err(|error| sink.failure(&error))?;
     if blob.local_bytes() > 0 {
-        tracing::info!(
-            bytes = blob.local_bytes(),
-            "an earlier pull is gone on with"
-        );
+        tracing::info!(bytes = blob.local_bytes(), "an earlier pull continues");
     }
     let pieces = if layout.is_sent_whole() {
         hull(&missing).into_iter().collect()

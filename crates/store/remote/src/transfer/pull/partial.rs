@@ -52,10 +52,7 @@ impl Partial {
         let identity = layout.identity.to_string();
         for other in cache.list().map_err(failed)? {
             if other.identity != identity {
-                tracing::info!(
-                    place = other.label,
-                    "what is there of another image is removed"
-                );
+                tracing::info!(place = other.label, "the part of another image is removed");
                 cache.remove(&other.identity).map_err(failed)?;
             }
         }
@@ -141,7 +138,7 @@ fn locked(dir: &Path) -> io::Result<std::result::Result<(Cache, File), CacheErro
             _ => {}
         }
         if !fs::symlink_metadata(dir)?.is_dir() {
-            return Err(io::Error::other("there is something else of this name"));
+            return Err(io::Error::other("another file has this name"));
         }
         // Chunks from an earlier pull may be years old, so they are hashed again.
         let mut options = CacheOptions::default();

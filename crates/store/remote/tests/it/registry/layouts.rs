@@ -190,7 +190,7 @@ fn other_directories_and_other_bytes_are_refused() {
     fs::create_dir(&layout).unwrap();
     fs::write(layout.join("file"), "mine").unwrap();
     let error = place.pull(":v1").unwrap_err().to_string();
-    assert!(error.contains("no OCI image layout"), "{error}");
+    assert!(error.contains("nor an OCI image layout"), "{error}");
     fs::remove_file(layout.join("file")).unwrap();
     let mut altered = layer.clone();
     altered[20_000] ^= 1;

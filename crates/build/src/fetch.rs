@@ -15,7 +15,7 @@ use super::walked::{WalkedFile, WalkedTree};
 
 /// Longest file that is read whole.
 pub const WHOLE: u64 = 1 << 20;
-/// Most files, and most bytes, in a batch of small files.
+/// Maximum number of files, and of bytes, in a batch of small files.
 const BATCH: usize = 32;
 const BATCH_BYTES: u64 = 256 << 10;
 /// Threads that read small files: one waits for the disk while the other copies and hashes.

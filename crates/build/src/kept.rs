@@ -6,16 +6,14 @@ use forerun_vfs::{Timestamp, is_acl};
 
 use crate::{NewNode, NodeIndex, NodeKind, Tree};
 
-/// Most example paths per property.
+/// Maximum number of example paths per property.
 const EXAMPLES: usize = 5;
 
-/// The properties of nodes that a format stores.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptProperties {
     pub symlinks: bool,
-    /// Devices, pipes and sockets.
     pub special_files: bool,
-    /// Several names of one file.
+    /// One file with several names.
     pub hard_links: bool,
     pub owners: bool,
     /// Returns whether the format stores an extended attribute of this name.
@@ -48,7 +46,6 @@ impl KeptProperties {
 const PERMISSIONS: u16 = 0o777;
 const SPECIAL_BITS: u16 = 0o7000;
 
-/// A property that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LossKind {
@@ -63,14 +60,12 @@ pub enum LossKind {
     /// A user or group other than root.
     Owner,
     Permissions,
-    /// The set-user-id, set-group-id or sticky bit.
     SpecialBits,
     /// The modification time, or its precision.
     Time,
 }
 
 impl LossKind {
-    /// Returns a short stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -75,7 +75,6 @@ pub enum LineError {
     /// The target of a hard link is a directory.
     #[error("the target is a directory, which cannot have a second name")]
     IsADirectory,
-    /// A host file that cannot be used.
     #[error("{}: {source}", path.display())]
     Host { path: PathBuf, source: io::Error },
     /// A line refers to data after the entries, but the manifest has none.

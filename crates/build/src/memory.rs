@@ -31,9 +31,7 @@ const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58F6];
 pub struct WriterNeeds {
     /// Name of the codec, for messages; `None` if nothing is encoded.
     pub codec: Option<&'static str>,
-    /// Bytes of one thread's encoder and its buffers.
     pub each: u64,
-    /// Nodes of the tree.
     pub nodes: usize,
 }
 

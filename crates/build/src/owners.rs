@@ -80,7 +80,6 @@ impl IdMap {
     }
 }
 
-/// Changes to the owners of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
     /// One user for all nodes, instead of the map of users.

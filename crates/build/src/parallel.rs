@@ -45,11 +45,9 @@ impl ParallelBounds {
     }
 }
 
-/// The reason why a [`parallel_map`] ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParallelError<E> {
-    /// The producer, a worker or the consumer failed.
     #[error(transparent)]
     Failed(E),
     /// Another thread failed, and reports the cause. Producers return this error on; a map returns
@@ -106,7 +104,6 @@ impl<J> std::fmt::Debug for Jobs<'_, J> {
     }
 }
 
-/// Hides the type of the results from the producer.
 trait Submit<J>: Sync {
     fn submit(&self, job: J, weight: usize) -> bool;
 }

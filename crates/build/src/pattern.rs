@@ -44,7 +44,6 @@ impl Patterns {
         }
     }
 
-    /// Parses patterns. Fails with the first invalid one.
     pub fn new<S: AsRef<str>>(patterns: impl IntoIterator<Item = S>) -> Result<Self, BuildError> {
         let (mut whole, mut last, mut len) = (GlobSetBuilder::new(), GlobSetBuilder::new(), 0);
         for pattern in patterns {

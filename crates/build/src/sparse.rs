@@ -36,7 +36,6 @@ impl SparseFile {
         Ok(Ok(Self { file, at, data }))
     }
 
-    /// Finds the next data range.
     fn find_data(&self) -> io::Result<Range<u64>> {
         match seek(&self.file, SeekFrom::Data(self.at)) {
             Ok(start) => {

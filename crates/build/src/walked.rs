@@ -112,7 +112,6 @@ impl<'t> WalkedTree<'t> {
         (node(dir), node(parent))
     }
 
-    /// Returns the path of `name` in a directory.
     #[must_use]
     pub fn path(&self, dir: usize, name: &[u8]) -> Vec<u8> {
         let mut names = vec![name];

@@ -8,11 +8,8 @@ pub enum Container {
     AppImage,
     /// Any other executable that is followed by an image.
     Elf,
-    /// A file in the Singularity Image Format.
     Sif,
-    /// An Android sparse image.
     AndroidSparse,
-    /// A flash dump with UBI volumes.
     Ubi,
     /// A compressed file, with the name of the compression.
     Compressed(&'static str),

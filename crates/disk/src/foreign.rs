@@ -6,7 +6,6 @@ use forerun_vfs::Result;
 
 use crate::expanded::head;
 
-/// A container whose map forerun does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Foreign {

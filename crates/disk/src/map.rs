@@ -16,7 +16,6 @@ struct Run {
     place: Place,
 }
 
-/// The location of a range of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the file, at this offset.

@@ -32,7 +32,6 @@ on_disk! {
 }
 
 on_disk! {
-    /// The volume identifier header.
     VidHeader, 64 {
         magic: [u8; 4],
         version: u8,
@@ -54,7 +53,6 @@ on_disk! {
 }
 
 on_disk! {
-    /// A record of the volume table.
     Record, 172 {
         reserved_pebs: U32,
         alignment: U32,
@@ -126,7 +124,6 @@ pub fn open(source: &dyn ReadAt, limits: &Limits) -> Result<Disk> {
     })
 }
 
-/// The geometry of the flash.
 struct Flash<'s> {
     source: &'s dyn ReadAt,
     peb: u64,
@@ -136,7 +133,6 @@ struct Flash<'s> {
 /// A logical block and the offset of its data.
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Offset of the data.
     data: u64,
     vid: VidHeader,
 }
@@ -145,7 +141,6 @@ struct Block {
 #[derive(Default)]
 struct Blocks {
     by_place: BTreeMap<(u32, u32), Block>,
-    /// End of the last erase block.
     end: u64,
 }
 
@@ -250,7 +245,6 @@ impl<'s> Flash<'s> {
         Ok(crc(&bytes) == block.vid.data_crc.get())
     }
 
-    /// Reads the volume table: the used records, by number.
     fn table(&self, blocks: &Blocks) -> Result<Vec<(u32, Record)>> {
         let len = size_of::<Record>();
         let slots = usize_from(self.leb() / u64_from(len)).min(VOLUMES);

@@ -101,7 +101,6 @@ fn each_thread_has_its_own_context() {
     assert!((1..=3).contains(&used) && contexts.into_inner() <= 3);
 }
 
-/// Sends jobs until it is stopped.
 fn endless(jobs: Jobs<'_, u64>) -> Outcome<()> {
     for n in 0.. {
         jobs.send(n, 100)?;

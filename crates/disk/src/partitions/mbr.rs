@@ -5,12 +5,10 @@ use super::{TablePartition, number};
 
 /// Sector size in bytes. An MBR does not store it; disks with other sectors have a GPT.
 const SECTOR: u64 = 512;
-/// Offset of the first entry.
 const ENTRIES: usize = 446;
 const MBR_ENTRY: usize = 16;
-/// Number of the first logical partition.
 const FIRST_LOGICAL: u32 = 5;
-/// Most logical partitions. Linux supports 256 partitions per disk.
+/// Maximum number of logical partitions. Linux supports 256 partitions per disk.
 const MOST_LOGICAL: u32 = 256;
 /// Type of the entry that protects a GPT.
 const PROTECTIVE: u8 = 0xee;
@@ -80,7 +78,6 @@ fn read_sector(source: &dyn ReadAt, at: u64) -> Result<Option<[u8; 512]>> {
     super::read::<512>(source, at)
 }
 
-/// A stored entry, in sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RecordEntry {
     kind: u8,

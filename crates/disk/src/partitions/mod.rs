@@ -83,7 +83,6 @@ pub struct TablePartition {
     /// Offset of the first byte.
     pub offset: u64,
     pub len: u64,
-    /// Type as text.
     pub type_name: String,
     /// Name; empty in an MBR.
     pub label: String,

@@ -7,7 +7,7 @@ use libdeflater::Crc;
 
 use super::piece::Piece;
 
-/// Most checksums at a time. The data of further headers is not verified.
+/// Maximum number of simultaneous checksums. The data of further headers is not verified.
 const MOST: usize = 16;
 
 #[derive(Default)]

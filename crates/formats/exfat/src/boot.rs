@@ -133,7 +133,6 @@ impl Boot {
         len.div_ceil(1 << self.cluster_bits)
     }
 
-    /// Returns the total size of all clusters.
     pub fn heap_len(&self) -> u64 {
         u64::from(self.clusters) << self.cluster_bits
     }

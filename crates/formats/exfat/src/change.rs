@@ -37,7 +37,6 @@ impl Stopped {
 /// An entry set that moves to another sector.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// The directory that the set leaves.
     pub dir: NodeId,
     pub from: Place,
     pub to: Place,

@@ -321,7 +321,6 @@ impl<'a> Session<'a> {
         Ok(taken)
     }
 
-    /// Writes zeros to a cluster of a directory.
     pub fn clear_cluster(&mut self, cluster: u32) -> Result<()> {
         let (start, size) = (
             self.volume.boot.cluster_at(cluster),

@@ -4,7 +4,6 @@
 
 use crate::upcase::Upcase;
 
-/// Bytes of the compressed table.
 #[cfg(feature = "write")]
 pub const LEN: u64 = 5836;
 /// Shortest run of characters mapping to themselves that is compressed. In this table, the longest

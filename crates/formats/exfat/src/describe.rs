@@ -9,7 +9,7 @@ use crate::volume::Volume;
 
 type Fields = Vec<(&'static str, String)>;
 
-/// Most runs of clusters that are shown for one node.
+/// Maximum number of cluster runs that are shown for one node.
 const RUNS: usize = 64;
 
 pub fn details(volume: &Volume) -> Fields {

@@ -342,7 +342,6 @@ impl EntrySet {
         }
     }
 
-    /// Returns the time of the last change of the data.
     pub fn modified(&self) -> Stamp {
         let file = &self.file.0;
         Stamp {

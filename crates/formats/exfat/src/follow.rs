@@ -10,7 +10,7 @@ use crate::fat::Fat;
 use crate::ondisk::{END_OF_CHAIN, MAX_DIRECTORY};
 use crate::volume::Volume;
 
-/// Most runs of one chain that are kept in memory (48 MiB).
+/// Maximum number of runs of one chain in memory (48 MiB).
 pub const MAX_RUNS: usize = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::error::Check;
 use crate::ondisk::kind;
 use crate::volume::Volume;
 
-/// Slots of the longest entry set: the most that one power cut can leave behind the end of a
+/// Slots of the longest entry set: the most that one power cut can leave beyond the end of a
 /// directory.
 const MOST_LEFT: u32 = 256;
 
@@ -23,7 +23,7 @@ pub struct Index {
     /// Runs of free slots within one sector: first slot to length.
     free: BTreeMap<u32, u32>,
     by_len: BTreeSet<(u32, u32)>,
-    /// First slot at or behind the end of the directory.
+    /// First slot at or after the end of the directory.
     pub end: u32,
     /// Slots in the clusters of the directory.
     pub slots: u32,
@@ -35,9 +35,8 @@ pub struct Index {
     pub departed: Vec<u32>,
     /// Slots of entries in use that belong to no set.
     pub strays: Vec<u32>,
-    /// Slots behind the end in which a power cut left entries.
+    /// Slots beyond the end in which a power cut left entries.
     pub behind_end: Range<u32>,
-    /// The first damage found.
     pub damaged: Option<Error>,
 }
 
@@ -227,7 +226,7 @@ impl Index {
     }
 }
 
-/// Returns the slots of `range`, behind the end of a directory, in which a power cut left parts of
+/// Returns the slots of `range`, beyond the end of a directory, in which a power cut left parts of
 /// sets. Returns an empty range if an entry may start a set, which only a repair can judge, or if
 /// there are more entries than one power cut leaves.
 fn left_behind(slots: &mut Slots<'_>, range: Range<u32>) -> Result<Range<u32>> {

@@ -8,13 +8,12 @@ use zerocopy::little_endian::{U16, U32, U64};
 pub const ENTRY: usize = 32;
 /// [`ENTRY`] as `u64`, for offsets.
 pub const ENTRY_LEN: u64 = 32;
-/// First cluster of the heap (5.1).
 pub const FIRST_CLUSTER: u32 = 2;
 /// `FatEntry` of the last cluster of a chain (4.1.3).
 pub const END_OF_CHAIN: u32 = 0xFFFF_FFFF;
 /// `FatEntry` of a bad cluster (4.1.3).
 pub const BAD_CLUSTER: u32 = 0xFFFF_FFF7;
-/// Most clusters of a volume (3.1.9).
+/// Maximum number of clusters of a volume (3.1.9).
 pub const MAX_CLUSTERS: u32 = 0xFFFF_FFF5;
 /// Longest directory in bytes (7.6.7).
 pub const MAX_DIRECTORY: u64 = 256 << 20;
@@ -27,15 +26,12 @@ pub const MAX_LABEL: usize = 11;
 /// UTF-16 units per file name entry (7.7.3).
 pub const NAME_UNITS: usize = 15;
 
-/// `EntryType` values (6.2.1, 7).
+/// Values of `EntryType` (6.2.1, 7).
 pub mod kind {
     /// Marks the end of the directory.
     pub const END: u8 = 0x00;
-    /// Bit of entries in use.
     pub const IN_USE: u8 = 0x80;
-    /// Bit of secondary entries.
     pub const SECONDARY: u8 = 0x40;
-    /// Bit of benign entries.
     pub const BENIGN: u8 = 0x20;
     pub const BITMAP: u8 = 0x81;
     pub const UPCASE: u8 = 0x82;
@@ -44,7 +40,6 @@ pub mod kind {
     pub const GUID: u8 = 0xA0;
     pub const STREAM: u8 = 0xC0;
     pub const NAME: u8 = 0xC1;
-    /// A file entry that is no longer in use.
     pub const UNUSED: u8 = FILE & !IN_USE;
 }
 

@@ -8,7 +8,6 @@ use forerun_vfs::{Region, RegionKind, Result};
 use crate::ondisk::FIRST_CLUSTER;
 use crate::volume::Volume;
 
-/// Bytes of the bitmap that one read fetches.
 const STEP: usize = 64 << 10;
 
 /// Visits the regions. The free clusters come last, in order.
@@ -54,7 +53,7 @@ impl FreeRuns<'_> {
             self.volume.read_chain(&self.volume.bitmap, at, now)?;
             at += u64_from(now.len());
             for &byte in &*now {
-                // Most bytes equal the one before.
+                // Few bytes differ from the byte before.
                 let is_all_as_before = match self.start {
                     Some(_) => byte == 0,
                     None => byte == u8::MAX,

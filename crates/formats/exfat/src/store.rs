@@ -12,12 +12,12 @@ pub mod group {
 
     /// Sets `VolumeDirty`.
     pub const MARK: Group = Group(0);
-    /// Marks clusters used. Clears the clusters of directories, and non-empty sectors behind the
+    /// Marks clusters used. Clears the clusters of directories, and non-empty sectors beyond the
     /// end of a directory.
     pub const ALLOCATE: Group = Group(1);
     /// Writes FAT words that link to these clusters.
     pub const LINK: Group = Group(2);
-    /// Writes the parts of new sets behind their first sector, and unused entries up to the sector
+    /// Writes the parts of new sets after their first sector, and unused entries up to the sector
     /// of a new set.
     pub const BEHIND: Group = Group(3);
     /// Writes new, changed and removed sets.
@@ -26,9 +26,9 @@ pub mod group {
     pub const DEPART: Group = ENTRIES;
     /// Writes moved sets to their new sector.
     pub const ARRIVE: Group = Group(6);
-    /// Removes replaced sets, and the parts of removed sets behind their first sector.
+    /// Removes replaced sets, and the parts of removed sets after their first sector.
     pub const LATE: Group = Group(7);
-    /// Removes the parts of replaced sets behind their first sector.
+    /// Removes the parts of replaced sets after their first sector.
     pub const LAST: Group = Group(8);
     /// Clears the pointers of moved sets at their old locations.
     pub const LEFT: Group = Group(9);

@@ -19,7 +19,6 @@ pub struct Volume {
     pub limits: Limits,
     pub ownership: Ownership,
     pub upcase: Upcase,
-    /// Clusters of the active allocation bitmap.
     pub bitmap: Chain,
     pub guid: Option<[u8; 16]>,
     /// `VolumeDirty` was set when the volume was opened, so moves of sets may be incomplete.
@@ -129,7 +128,7 @@ impl Volume {
             if at + u64_from(now.len()) == len
                 && let (inside @ 1.., Some(last)) = (self.boot.clusters % 8, now.last_mut())
             {
-                // Bits behind the last cluster mean nothing.
+                // Bits after the last cluster mean nothing.
                 *last &= (1_u8 << inside) - 1;
             }
             used += now

@@ -21,7 +21,6 @@ use crate::toc::ztoc::{self, SpanDigests};
 use crate::toc::{self, Chunks};
 use crate::tree;
 
-/// An open archive. All its metadata is in memory.
 pub struct Tar {
     index: Index,
     contents: Contents,

@@ -18,11 +18,9 @@ const VERSION: u16 = 2;
 /// Zstandard level for the headers.
 const LEVEL: u8 = 3;
 
-/// A stored index.
 #[derive(Debug, Serialize, Deserialize)]
 struct KeptIndex<'b> {
     version: u16,
-    /// Length of the archive file.
     stored_len: u64,
     /// `None` for an uncompressed archive.
     spans: Option<KeptSpans>,

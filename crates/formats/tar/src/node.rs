@@ -14,7 +14,6 @@ pub struct Node {
     pub gid: u32,
     pub mtime: Timestamp,
     pub size: u64,
-    /// Offset of the file's data.
     pub data: u64,
     /// Rare properties.
     pub extra: Option<Box<Extra>>,
@@ -60,7 +59,6 @@ pub fn metadata(node: &Listed<Node>) -> Metadata {
     }
 }
 
-/// Returns the target of a symbolic link.
 pub fn target(node: &Listed<Node>) -> Result<Vec<u8>> {
     match (node.kind, &node.extra) {
         (FileType::Symlink, Some(extra)) => Ok(extra.target.clone()),

@@ -11,7 +11,6 @@ use crate::error::Check;
 use crate::header::{BLOCK, Header, is_header};
 use crate::parser::{Found, Parser};
 
-/// The search for archives.
 pub const SEARCH: ArchiveSearch = ArchiveSearch {
     member: Magic {
         offset: 257,
@@ -49,7 +48,6 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     Ok(Measured::default())
 }
 
-/// A pass over the members of an archive.
 struct Follower {
     parser: Parser,
     end: u64,

@@ -15,7 +15,6 @@ use crate::kept::Recorder;
 pub struct Stream {
     spans: Spans,
     spool: Option<Spool>,
-    /// Length of the file in bytes.
     pub len: u64,
 }
 
@@ -138,7 +137,6 @@ struct Feed {
     compression: Compression,
 }
 
-/// The state of the archive within the stream.
 enum Within {
     Open,
     Ended,

@@ -17,7 +17,6 @@ pub struct Commands {
     pub is_in_background: fn() -> bool,
     pub mount: fn(&Context, &MountCall) -> Result,
     pub label: fn(&Context, ImageArgs, String) -> Result,
-    /// Creates an empty exFAT volume.
     pub make_volume: fn(&Context, &VolumeCall) -> Result,
     pub repair: fn(&Context, RepairCall) -> Result,
     /// Writes a tree as an image, and optionally the data of its files to another file.

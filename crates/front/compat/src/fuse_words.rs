@@ -9,7 +9,6 @@ use crate::options::{Grammar, Opt, Options, Parsed, Refusal, apply_list, options
 
 const INVALID: &str = "fuse: invalid parameter in option `{}'";
 
-/// The options of all such programs.
 pub const TABLE: &[Opt<FuseCall>] = options! {
     "-f" => Set(|call| call.foreground = true);
     "-d" => Set(|call| call.debug = true);
@@ -48,13 +47,11 @@ pub const WORDS: &[Opt<FuseCall>] = options! {
     "nofail" | "_netdev" | "user=" => Nothing;
 };
 
-/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FuseCall {
     pub operands: Vec<OsString>,
     pub foreground: bool,
     pub debug: bool,
-    /// The options for the mount.
     pub options: Vec<String>,
     pub idle: Option<Duration>,
     /// The process runs as root.
@@ -62,7 +59,6 @@ pub struct FuseCall {
 }
 
 impl FuseCall {
-    /// Applies a list of mount options.
     pub fn apply(&mut self, list: &str) -> Parsed {
         let mut unknown = Vec::new();
         apply_list(WORDS, list, self, |_, word| {

@@ -34,7 +34,6 @@ pub struct Manual<'m> {
 }
 
 impl Manual<'_> {
-    /// Prints the response. Returns the exit status.
     pub fn answer(&self, refusal: Refusal) -> u8 {
         match refusal {
             Refusal::Help => return print(self.usage),
@@ -51,14 +50,12 @@ impl Manual<'_> {
         self.mistake
     }
 
-    /// Prints the version. Returns the exit status.
     pub fn print_version(&self) -> u8 {
         let forerun = env!("CARGO_PKG_VERSION");
         print(&format!("{} (forerun {forerun})\n", self.version))
     }
 }
 
-/// Prints text. Returns the exit status.
 pub fn print(text: &str) -> u8 {
     // Without standard output, nothing can be printed.
     let _ = io::stdout().write_all(text.as_bytes());
@@ -86,7 +83,6 @@ pub enum Effect<C> {
     Word(fn(&mut C, &str, &mut Words<'_>) -> Parsed),
 }
 
-/// Builds a table of options.
 macro_rules! options {
     ($($($name:literal)|+ => $effect:expr;)*) => {
         &[$($crate::options::Opt { names: &[$($name),+], effect: $effect }),*]
@@ -94,7 +90,6 @@ macro_rules! options {
 }
 pub(crate) use options;
 
-/// The value of an option.
 pub struct Value<'v> {
     /// The name of the option; in a list, the whole item.
     pub name: &'v str,
@@ -165,7 +160,6 @@ pub fn told<T>(message: impl Into<String>) -> Parsed<T> {
     Err(Refusal::Told(message.into()))
 }
 
-/// The syntax of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grammar {
     /// Like getopt_long(3): grouped short options, long options with the value attached or
@@ -178,7 +172,6 @@ pub enum Grammar {
     Fuse,
 }
 
-/// The options of a program.
 pub struct Options<'o, C: 'static> {
     /// The program's name in messages.
     pub program: &'o str,

@@ -100,7 +100,6 @@ impl PathChoice {
     }
 }
 
-/// Entries that `mksquashfs` excludes.
 pub struct PathExcludes {
     /// Matched from the root of the tree.
     anchored: Vec<Vec<Component>>,

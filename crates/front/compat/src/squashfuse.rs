@@ -158,7 +158,6 @@ FUSE options:
     -o opt,...             mount options, such as ro, allow_other or nosuid
 ";
 
-/// Returns the complete usage.
 pub fn usage_text(name: &str) -> String {
     format!("{}{GENERAL}", own_usage(name))
 }

@@ -12,13 +12,12 @@ pub enum FileData {
     Object {
         /// Path in the store. A file without one cannot be read.
         path: Option<Vec<u8>>,
-        /// The digest that the object must have.
+        /// The required digest of the object.
         digest: Option<Digest>,
     },
 }
 
 impl FileData {
-    /// Returns the data of an object under its own name.
     #[must_use]
     pub fn object(digest: Digest) -> Self {
         Self::Object {

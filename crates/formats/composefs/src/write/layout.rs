@@ -22,12 +22,10 @@ const BLOCK_64: u64 = 4096;
 /// Header flag: the image has POSIX ACLs.
 const FLAG_ACLS: u32 = 1;
 
-/// An inode with its offset.
 struct Placed {
     shape: Shape,
     xattrs: xattr::XattrBody,
     extended: bool,
-    /// Offset in the image.
     at: u64,
     /// First of its data blocks.
     block: u32,

@@ -22,7 +22,6 @@ const PREFIXES: [(u8, &[u8]); 5] = [
 /// Seed of the name filter. The number of the prefix is added to it.
 const FILTER_SEED: u32 = 0x25BB_E08F;
 
-/// Bytes before the attributes of an inode.
 const HEAD: usize = 12;
 
 /// An encoded attribute, padded to four bytes.
@@ -72,7 +71,6 @@ impl Shared {
 pub struct XattrBody {
     /// The name filter: each set bit excludes some names.
     filter: u32,
-    /// Positions of the shared attributes.
     shared: Vec<u32>,
     inline: Vec<u8>,
 }

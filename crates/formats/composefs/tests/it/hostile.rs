@@ -10,7 +10,6 @@ use forerun_vfs::{FileType, OpenWith, Verity};
 
 use crate::common::{content, open, pack, tree_of};
 
-/// Reads everything, and ignores errors.
 fn look(image: &[u8], store: &std::path::Path) {
     let objects = Objects::new(ObjectStore::open(store).unwrap());
     let Ok(reader) = open(image, Arc::new(objects), Verity::On) else {

@@ -22,7 +22,7 @@ impl Session<'_> {
     }
 
     /// Returns the extents for a write of `range`. They begin at the end of the valid data if the
-    /// write begins behind it. Implements
+    /// write begins after it. Implements
     /// [`FileSystemMut::map_write`](forerun_vfs::FileSystemMut::map_write).
     pub fn map_write(&mut self, id: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
         let node = self.file(id)?;
@@ -80,7 +80,7 @@ impl Session<'_> {
             let room = self.volume.boot.clusters_for(len) << self.volume.boot.cluster_bits;
             return match range.end <= room {
                 true => Ok(()),
-                // An entry set cannot describe clusters behind its length.
+                // An entry set cannot describe clusters beyond its length.
                 false => Err(Error::Unsupported(
                     "allocating behind the end of a file".into(),
                 )),

@@ -169,7 +169,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Clears entries that a power cut left behind the end of a directory. No system reads them,
+    /// Clears entries that a power cut left beyond the end of a directory. No system reads them,
     /// but `fsck.exfat` reports them as damage, and Linux refuses to use such slots.
     pub fn clear_behind_end(&mut self, dir: NodeId, slots: Range<u32>) -> Result<()> {
         if self.writable().is_err() || slots.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! A set lies within one sector if it fits, so that one write covers it. File entry and stream
 //! extension are always in the same sector, because changes of size and time touch only them. The
-//! rest of the sector behind a new last set is marked unused: the directory then ends at a sector
+//! rest of the sector after a new last set is marked unused: the directory then ends at a sector
 //! border, and the next set fits into one sector.
 
 use std::ops::Range;
@@ -55,7 +55,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns slots behind the end of the directory, and moves the end to the next sector border.
+    /// Returns slots beyond the end of the directory, and moves the end to the next sector border.
     fn extend(&mut self, dir: NodeId, count: u32) -> Result<u32> {
         let per = self.per_sector();
         let index = self.index(dir)?;
@@ -98,8 +98,8 @@ impl Session<'_> {
     }
 
     /// Marks the slots for a set of several sectors unused, one sector after the other. No part of
-    /// the set may lie behind the end of the directory, where `fsck.exfat` and Linux accept only
-    /// zeros, or behind the length in the directory's own set.
+    /// the set may lie beyond the end of the directory, where `fsck.exfat` and Linux accept only
+    /// zeros, or beyond the length in the directory's own set.
     fn move_end(&mut self, dir: NodeId, slots: Range<u32>) -> Result<()> {
         let per = self.per_sector();
         let mut at = slots.start;
@@ -114,7 +114,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Clears the sector at `slot`, behind the end of the directory, if its first entry is not
+    /// Clears the sector at `slot`, beyond the end of the directory, if its first entry is not
     /// zero: readers will look for the end there.
     fn clear_sector(&mut self, dir: NodeId, slot: u32) -> Result<()> {
         let (per, chain) = (self.per_sector(), self.chain(dir)?);
@@ -134,7 +134,7 @@ impl Session<'_> {
             let node = self.load_to_change(dir)?;
             if node.place.is_some_and(|p| self.state.pending.arrives(p)) {
                 // The directory's set and the next set in it would be written in the same step. A
-                // power cut could leave the next set behind the length of the directory, so the
+                // power cut could leave the next set beyond the length of the directory, so the
                 // directory's set is committed first.
                 self.commit_before()?;
             }

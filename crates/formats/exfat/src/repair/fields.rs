@@ -22,7 +22,6 @@ const HASH_AT: usize = ENTRY + 4;
 const STREAM_RESERVED2_AT: usize = ENTRY + 6;
 const STREAM_RESERVED3_AT: usize = ENTRY + 16;
 
-/// Says how reliable a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     None,

@@ -28,7 +28,7 @@ pub enum Kind {
     /// A critical entry of unknown type within a set. Drivers that do not know it must not open the
     /// file.
     UnknownSecondary,
-    /// Entries behind the end of a directory.
+    /// Entries beyond the end of a directory.
     BehindEnd,
     /// Secondary entries without a primary one.
     LostEntry,
@@ -38,7 +38,6 @@ pub enum Kind {
     LostSet,
     SetForm,
     SetChecksum,
-    /// An invalid name.
     Name,
     NameHash,
     /// A name that another set of the directory has.
@@ -47,7 +46,7 @@ pub enum Kind {
     Length,
     /// A chain that ends too early, leaves the volume, or returns to itself.
     Chain,
-    /// A chain that continues behind the length of its data.
+    /// A chain that continues beyond the length of its data.
     ChainLong,
     /// Clusters that another set also has. The set gets a copy.
     CrossLink,
@@ -65,7 +64,6 @@ pub enum Kind {
     Percent,
     Dirty,
     MediaFailure,
-    /// A part of the volume cannot be read.
     Unreadable,
 }
 
@@ -189,14 +187,13 @@ pub struct Desk<'a> {
     decide: &'a mut dyn FnMut(&Finding) -> Answer,
     /// Declined findings. They are not asked about again.
     declined: HashSet<(Kind, u64)>,
-    /// Number of repairs in this round.
     pub repaired: u64,
     /// The repair dropped references to some data. Lost clusters are therefore kept as files.
     pub gave_up: bool,
     pub summary: Summary,
 }
 
-/// Most declined findings that are remembered.
+/// Maximum number of remembered declined findings.
 const MOST_DECLINED: usize = 1 << 20;
 
 impl<'a> Desk<'a> {

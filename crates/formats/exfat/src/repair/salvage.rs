@@ -16,7 +16,6 @@ const NAME_LEN_AT: usize = ENTRY + 3;
 
 /// A set that was read from a directory, and restored if it was damaged.
 pub struct SalvagedSet {
-    /// The restored set.
     pub set: EntrySet,
     /// Number of entries that the set occupies in the directory.
     pub entries: u32,
@@ -24,7 +23,6 @@ pub struct SalvagedSet {
     pub wrong: Option<(Kind, Check, &'static str)>,
     /// No checksum confirms the set, so any field may be wrong.
     pub is_loose: bool,
-    /// The name is lost.
     pub is_nameless: bool,
 }
 
@@ -99,7 +97,7 @@ fn whole(set: EntrySet, wrong: Option<(Kind, Check, &'static str)>) -> Read {
     }))
 }
 
-/// Reads the entry at `slot` and the entries behind it: at least the count that it stores, all
+/// Reads the entry at `slot` and the entries after it: at least the count that it stores, all
 /// secondary entries in use that follow, and the two entries where stream extension and name would
 /// be.
 fn raw(slots: &mut Slots<'_>, slot: u32) -> Result<Vec<u8>> {
@@ -127,7 +125,7 @@ fn first(raw: &[u8], entries: usize) -> Vec<u8> {
     raw[..(entries * ENTRY).min(raw.len())].to_vec()
 }
 
-/// Counts the secondary entries in use behind the first entry.
+/// Counts the secondary entries in use after the first entry.
 fn in_use(raw: &[u8]) -> usize {
     let wanted = kind::IN_USE | kind::SECONDARY;
     let rest = raw.chunks_exact(ENTRY).skip(1);

@@ -14,7 +14,7 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY, kind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     Within(u64),
-    /// Slots from `start` on, behind the directory's end at `end`.
+    /// Slots from `start` on, beyond the directory's end at `end`.
     Behind {
         end: u32,
         start: u32,
@@ -77,7 +77,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Moves the end of the directory behind entries that are about to be written.
+    /// Moves the end of the directory beyond entries that are about to be written.
     fn at_end(&mut self, root: &Chain, end: u32, start: u32, count: u32) -> Result<Option<u64>> {
         let volume = Rc::clone(&self.volume);
         for slot in end..start {
@@ -85,14 +85,13 @@ impl Work<'_, '_> {
                 self.edit(at, &[kind::UNUSED])?;
             }
         }
-        // Entries behind the old end must stay behind the new end.
+        // Entries beyond the old end must stay beyond the new end.
         if let Some(at) = position(&volume, root, start + count) {
             self.write(TAKE, at, &[0; ENTRY])?;
         }
         Ok(position(&volume, root, start))
     }
 
-    /// Adds a cluster to the root directory.
     fn grow(&mut self, root: &Chain) -> Result<Option<u64>> {
         let (Some(new), Some(last)) = (self.take(1)?, root.last()) else {
             return Ok(None);

@@ -9,7 +9,7 @@ use super::cannot;
 use crate::name;
 use crate::upcase::Upcase;
 
-/// Most names that are listed. Further ones are only counted.
+/// Maximum number of listed names. Further ones are only counted.
 const LISTED: usize = 100;
 
 #[derive(Default)]

@@ -3,7 +3,6 @@ use forerun_build::BuildError;
 use super::cannot;
 use crate::name;
 
-/// Options of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExfatOptions {
     /// Length of the volume in bytes. The default is the length that the tree needs, and

@@ -44,7 +44,6 @@ fn expected() -> BTreeMap<String, usize> {
     files
 }
 
-/// Returns all files below a directory, by path.
 fn found(
     fs: &dyn FileSystem,
     image: &TestDevice,

@@ -8,7 +8,7 @@
 //! - As it is, by a checker that shares no code with the driver. `fsck.exfat` also checks a sample,
 //!   and each state in which that checker finds more than lost clusters. Besides lost clusters
 //!   under `VolumeDirty`, they may report only two findings, which no order of writes avoids: a
-//!   chain that continues behind its length in clusters without another owner, which `fsck.exfat`
+//!   chain that continues beyond its length in clusters without another owner, which `fsck.exfat`
 //!   calls corrupt and truncates, and name entries of a set whose first sector is marked unused,
 //!   which `fsck.exfat` calls clean.
 //! - Through the driver, opened for change: the model must allow the names and contents.

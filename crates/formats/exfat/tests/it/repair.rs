@@ -14,9 +14,7 @@ use crate::repairing::{
     packed, put, rescued, seal_boot, seal_set, set_of, told, u32_of, u64_of, undone,
 };
 
-/// The expected files after the repair.
 enum Then {
-    /// All files are unchanged.
     Same,
     /// These files differ; all others are unchanged.
     But(&'static [&'static str]),

@@ -12,10 +12,8 @@ use super::digest::{self, Sha};
 use super::error::TocCheck;
 use crate::node::Node;
 
-/// A chunk of a file.
 #[derive(Clone, Debug)]
 pub struct TocPiece {
-    /// Offset in the file.
     pub logical: u64,
     pub len: u64,
     /// Offset of the gzip member or Zstandard frame that stores the chunk.
@@ -31,7 +29,6 @@ pub struct TocPiece {
 /// The chunks of a file, as a range of all chunks.
 pub struct FilePieces(pub Range<usize>);
 
-/// A gzip member or a Zstandard frame.
 #[derive(Debug)]
 struct TocMember {
     offset: u64,
@@ -42,7 +39,6 @@ struct TocMember {
     pieces: Range<usize>,
 }
 
-/// The chunks of an archive.
 pub struct Chunks {
     compression: Compression,
     pieces: Vec<TocPiece>,

@@ -56,7 +56,6 @@ pub enum TocCheck {
     Unknown,
 }
 
-/// A failed check of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryCheck {
     #[error("it has the unknown type {0:?}")]

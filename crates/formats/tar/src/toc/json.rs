@@ -76,7 +76,6 @@ impl<'de> Visitor<'de> for Table<'_> {
     }
 }
 
-/// Deserialises the entries of a table.
 struct Entries<'r> {
     recorder: &'r mut TocRecorder,
     failed: &'r mut Result<()>,

@@ -21,13 +21,11 @@ pub const FILE_NAME: &[u8] = b"stargz.index.json";
 const FOOTER: usize = 51;
 /// Length of the footer of stargz, the predecessor, whose extra field has no subfield header.
 const OLD_FOOTER: usize = 47;
-/// Bytes of a gzip header before the extra field.
 const GZIP_HEADER: usize = 10;
 /// Hexadecimal digits of the table's offset; the magic number follows them.
 const DIGITS: usize = 16;
 const MAGIC: &[u8] = b"STARGZ";
 
-/// A table that matches its digest.
 pub struct LocatedTable {
     pub json: Vec<u8>,
     /// Offset of the table in the archive, where the data ends.
@@ -35,7 +33,6 @@ pub struct LocatedTable {
     pub compression: Compression,
 }
 
-/// Reads and verifies the table.
 pub fn read(source: &dyn ReadAt, table: &ProvenTable, limits: &Limits) -> Result<LocatedTable> {
     match &table.place {
         TablePlace::Beside(_) => Err(TocCheck::NoFile.at(0)),

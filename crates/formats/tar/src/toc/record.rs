@@ -21,7 +21,6 @@ const NO_LANDMARK: &str = ".no.prefetch.landmark";
 /// Consumes the entries of a table in order.
 pub struct TocRecorder {
     compression: Compression,
-    /// Offset of the table in the archive.
     offset: u64,
     limits: Limits,
     held: Held,
@@ -66,7 +65,6 @@ impl TocRecorder {
         self.offset
     }
 
-    /// Consumes the next entry.
     pub fn add(&mut self, entry: TocEntry) -> Result<()> {
         let number = self.facts.members;
         self.facts.members += 1;

@@ -68,7 +68,6 @@ pub fn xattrs(fs: &Tar, path: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
-/// Returns members of every kind.
 pub fn everything() -> Vec<Vec<u8>> {
     let mut device = member(b'3', b"dir/char", b"", b"");
     device[329..345].copy_from_slice(b"0000005\x000000001\0");

@@ -73,7 +73,6 @@ fn model(fs: Arc<Tar>, source: Arc<dyn ReadAt>) -> Result<TreeModel> {
     })
 }
 
-/// Returns the driver's description of each node.
 fn described(fs: &Tar) -> Vec<String> {
     let paths = [
         "bin/tool",
@@ -250,7 +249,6 @@ fn what_the_kit_makes_is_read_as_the_archive() {
     }
 }
 
-/// A change to a table.
 type Change = dyn Fn(&mut Ztoc);
 
 /// Changes the table of a good layer, and returns the error.

@@ -52,7 +52,6 @@ pub const TABLE: &[Opt<DumpErofs>] = options! {
     "--ls" => Set(|call| call.list = true);
 };
 
-/// The file to describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Path(OsString),
@@ -206,7 +205,6 @@ fn uuid(bytes: &[u8; 16]) -> String {
     parts.join("-")
 }
 
-/// A directory entry: name, node and kind.
 type Listed = (Vec<u8>, NodeId, FileType);
 
 struct FoundFile {

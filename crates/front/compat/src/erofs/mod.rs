@@ -26,7 +26,6 @@ fn image_operand(operands: Vec<OsString>, end: &str) -> Parsed<OsString> {
     Err(Refusal::Usage(format!("<E> erofs: {message}")))
 }
 
-/// Prints a failure in the format of these programs.
 fn tell(failure: &Failure) {
     complain(&format!("<E> erofs: {}", super::in_one_line(failure)));
 }

@@ -175,7 +175,6 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// Prints the statistics of an image.
 pub fn print(image: &Image, out: &mut Output) -> Result<()> {
     let mut stats = Stats::default();
     let erofs = driver(image)?;

@@ -15,7 +15,6 @@ use crate::options::{Parsed, Refusal, print};
 /// The version whose options and output are reproduced.
 const VERSION: &str = "1.2.0";
 
-/// Prints the version, which these programs print first.
 fn print_version() {
     let forerun = env!("CARGO_PKG_VERSION");
     print(&format!(

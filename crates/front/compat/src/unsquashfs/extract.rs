@@ -26,7 +26,6 @@ use crate::place::OutputDir;
 use crate::progress::Progress;
 use crate::source::PreparedImage;
 
-/// Counts of the entries to extract.
 #[derive(Default)]
 struct Planned {
     /// Entries other than directories.
@@ -227,7 +226,6 @@ fn list(
     failed
 }
 
-/// Prints the failures. Returns the exit status.
 fn tell(report: &ExtractReport, dest: &Path) -> u8 {
     for failure in &report.failures {
         complain(&in_one_line(&failure_of(failure)));

@@ -33,7 +33,6 @@ pub struct Style {
     pub zone: TimeZone,
 }
 
-/// Writes the line of an entry.
 pub fn write(out: &mut Output, fs: &dyn FileSystem, style: &Style, entry: &Selected) -> Result<()> {
     let metadata = &entry.metadata;
     let is_link = metadata.kind == FileType::Symlink;

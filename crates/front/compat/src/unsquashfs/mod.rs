@@ -45,11 +45,9 @@ const IN_PART: u8 = 2;
 
 /// The reason why the program stops.
 enum Stop {
-    /// The message was already printed.
     Told,
     /// Prints `FATAL ERROR:` and the message.
     Fatal(String),
-    /// A failure from forerun.
     Failure(Box<Failure>),
 }
 
@@ -96,7 +94,6 @@ pub fn run(name: &OsStr, words: &[OsString]) -> u8 {
     }
 }
 
-/// Prints the reason. Returns the exit status.
 fn tell(stop: &Stop) -> u8 {
     match stop {
         Stop::Told => {}

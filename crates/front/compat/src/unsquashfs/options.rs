@@ -126,7 +126,6 @@ pub struct UnsquashCall {
     pub regex: bool,
 }
 
-/// Parses the arguments after the program's name.
 pub fn parse(program: &str, words: &[OsString]) -> Parsed<UnsquashCall> {
     let mut call = UnsquashCall::default();
     let options = Options {

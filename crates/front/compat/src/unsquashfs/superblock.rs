@@ -113,7 +113,6 @@ fn flag_lines(facts: &SuperblockFacts, is_legacy: bool) -> Vec<String> {
     lines
 }
 
-/// Returns the lines about the options of the compressor.
 fn options(options: CompressorOptions) -> Vec<String> {
     match options {
         CompressorOptions::Gzip {

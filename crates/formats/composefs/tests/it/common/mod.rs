@@ -68,7 +68,6 @@ fn date(path: &Path) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// Returns the names of the objects in a store.
 pub fn objects(store: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let store = ObjectStore::open(store).unwrap();
@@ -92,7 +91,6 @@ pub fn pack(tree: &Tree, store: &Path) -> Vec<u8> {
     image
 }
 
-/// Returns a tree of files with these names and contents.
 pub fn tree_of(files: &[(&str, Vec<u8>)]) -> Tree {
     let mut tree = Tree::default();
     for (name, bytes) in files {

@@ -41,7 +41,6 @@ pub fn mend_with(
     (bytes, summary, findings)
 }
 
-/// Repairs with the answers of `decide`.
 pub fn mend_by(
     bytes: Vec<u8>,
     decide: &mut dyn FnMut(&Finding) -> Answer,
@@ -79,7 +78,6 @@ pub fn mend(bytes: Vec<u8>) -> (Vec<u8>, Summary, Vec<Finding>) {
     (bytes, summary.unwrap(), findings)
 }
 
-/// An undo file in memory.
 #[derive(Clone, Default)]
 pub struct UndoBytes(Arc<Mutex<Vec<u8>>>);
 
@@ -307,7 +305,6 @@ pub fn packed() -> Vec<u8> {
     image
 }
 
-/// Offsets in a volume with sectors of 512 bytes.
 pub struct Map {
     pub fat: usize,
     pub heap: usize,
@@ -364,7 +361,6 @@ pub fn set_of(image: &[u8], path: &str) -> usize {
     (node.0 as usize & 0xFFFF_FFFF) * 32
 }
 
-/// Corrects the checksum of a contiguous set.
 pub fn seal_set(image: &mut [u8], at: usize) {
     let len = 32 * (usize::from(image[at + 1]) + 1);
     let sum = (0..len)

@@ -25,7 +25,6 @@ pub struct FlatTable<'b> {
     fields: &'b [u8],
 }
 
-/// A list of offsets to tables or strings.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatList<'b> {
     buffer: &'b [u8],
@@ -196,7 +195,6 @@ mod tests {
         bytes
     }
 
-    /// The fields of the table.
     type Fields = (u32, Vec<u8>, Vec<Vec<u8>>, i64, u8);
 
     fn read(buffer: &[u8]) -> Result<Fields> {

@@ -339,7 +339,7 @@ fn errors_name_the_layer() {
     }
     let none: [&str; 0] = [];
     let error = Image::open_layers(none, &OpenOptions::new()).unwrap_err();
-    assert_eq!(error.to_string(), "not supported: a stack of no layers");
+    assert_eq!(error.to_string(), "not supported: a stack without layers");
     let error = Image::open_layers(["/nonexistent/a"], &OpenOptions::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(

@@ -51,7 +51,7 @@ fn what_no_format_or_compressor_has_is_refused_before_a_file_is_made() {
     for (options, expected) in [
         (
             named("ext4", None, None),
-            "format ext4: those that can be packed are",
+            "format ext4 cannot be packed; these can:",
         ),
         (
             named("squashfs", Some("brotli"), None),

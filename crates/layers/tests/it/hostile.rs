@@ -36,7 +36,7 @@ fn the_number_of_layers_is_bounded() {
         "number of layers exceeds the limit of 1024"
     );
     let error = Layers::new(Vec::new(), &limits).err().unwrap();
-    assert_eq!(error.to_string(), "not supported: a stack of no layers");
+    assert_eq!(error.to_string(), "not supported: a stack without layers");
 }
 
 /// A filesystem with the largest possible ids and cursors.

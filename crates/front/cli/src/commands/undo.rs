@@ -174,7 +174,7 @@ mod tests {
             offset: 0,
             size: None,
         };
-        let expected = r"undo file: a.undo; forerun check --undo a.undo 'my '\''card'\''.img' takes the repair back";
+        let expected = r"undo file: a.undo; forerun check --undo a.undo 'my '\''card'\''.img' undoes the repair";
         assert_eq!(line(Path::new("a.undo"), &target), expected);
         (target.image, target.offset, target.size) = ("a.img".into(), 512, Some(1024));
         let line = line(Path::new("a.undo"), &target);

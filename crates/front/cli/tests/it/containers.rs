@@ -291,7 +291,7 @@ fn mistakes_with_container_images_on_disk_are_told() {
     );
     let (code, text) = told("docker-archive:saved.tar:other");
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("say which of app:1"), "{text}");
+    assert!(text.contains("name one of app:1"), "{text}");
     let (code, text) = told("oci-layout:nowhere");
     assert_eq!(code, Some(4), "{text}");
     let (code, text) = told("docker-archive:layout.tar");

@@ -287,8 +287,7 @@ fn an_overlay_partition_that_is_not_read_is_told() {
         (listed.code, listed.stderr.as_str()),
         (
             Some(0),
-            "forerun: warning: SIF (Singularity Image Format): its overlay partition is not read, so what the \
-             container changed is missing\n"
+            "forerun: warning: SIF (Singularity Image Format): its overlay partition is not read, so changes of the container are missing\n"
         )
     );
 }

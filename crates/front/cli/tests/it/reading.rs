@@ -345,7 +345,7 @@ fn a_terminal_gets_columns_and_escaped_names() {
     );
     assert_eq!(
         shown("tar a.img"),
-        "forerun: standard output is a terminal; an archive would only garble it\n  hint: name a \
+        "forerun: standard output is a terminal, and an archive is not text\n  hint: name a \
          file, or redirect: ... > FILE\n"
     );
     let logged = shown("info -vv a.img");

@@ -164,7 +164,7 @@ fn an_undo_file_takes_a_repair_back() {
         let repaired = forerun(at, REPAIR);
         assert_eq!(repaired.code, Some(8), "{}", repaired.text());
         let told = "forerun: undo file: image.forerun-undo; \
-            forerun check --undo image.forerun-undo image takes the repair back\n";
+            forerun check --undo image.forerun-undo image undoes the repair\n";
         assert_eq!(repaired.stderr, told);
         assert!(image(at) != before);
         let undone = undo(at, &["image"]).ok();

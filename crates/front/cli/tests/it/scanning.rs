@@ -200,7 +200,7 @@ fn a_volume_without_its_boot_sector_is_said_to_be_repairable() {
     fs::write(fixture.path("zeroed"), volume).unwrap();
     for args in [&["check", "zeroed"][..], &["ls", "zeroed"]] {
         let ran = fixture.run(args);
-        let hint = "hint: its boot sector was overwritten, and the backup is sound: forerun check --repair zeroed repairs it";
+        let hint = "hint: its boot sector was overwritten, but the backup is intact: forerun check --repair zeroed repairs it";
         assert!(ran.stderr.contains(hint), "{}", ran.stderr);
         assert_eq!(ran.code, Some(3));
     }

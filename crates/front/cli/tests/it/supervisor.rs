@@ -227,7 +227,7 @@ fn after_three_deaths_in_a_minute_every_access_fails_until_it_is_unmounted_or_mo
     is_dead(&scene);
     let log = fs::read_to_string(scene.path("log")).unwrap();
     assert!(
-        log.contains("died (signal: 9 (SIGKILL)); another one takes its place"),
+        log.contains("died (signal: 9 (SIGKILL)); another one replaces it"),
         "{log}"
     );
     let last = log.lines().next_back().unwrap();

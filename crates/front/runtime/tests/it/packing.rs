@@ -136,7 +136,7 @@ fn runtimes_and_arguments_that_do_not_fit_are_refused() {
         (
             &["--runtime", RUNTIME, "--format", "erofs", "tree", "o"],
             2,
-            "--format says erofs",
+            "--format is erofs",
         ),
         (
             &["--runtime", RUNTIME, "--align", "4K", "tree", "o"],

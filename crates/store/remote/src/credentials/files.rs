@@ -318,6 +318,6 @@ mod tests {
         assert!(bad.contains("line 2") && !bad.contains("secret"), "{bad}");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         let bad = fill("https://a.org/x").unwrap_err();
-        assert!(bad.contains("others may read it"), "{bad}");
+        assert!(bad.contains("other users can read it"), "{bad}");
     }
 }

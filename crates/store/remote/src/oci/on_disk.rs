@@ -442,7 +442,7 @@ mod tests {
             (found[1].path.as_str(), found[1].digest),
             ("y/layer.tar", Digest::of(b"y"))
         );
-        assert!(layers(None).unwrap_err().contains("say which of a:1"));
-        assert!(layers(Some("b")).unwrap_err().contains("say which of a:1"));
+        assert!(layers(None).unwrap_err().contains("name one of a:1"));
+        assert!(layers(Some("b")).unwrap_err().contains("name one of a:1"));
     }
 }

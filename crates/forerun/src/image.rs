@@ -72,15 +72,15 @@ impl Image {
         self.source_len
     }
 
-    /// Computes the digest of a composefs image from all of its bytes: the one that `fsverity
-    /// digest` prints for its file. Returns `None` for other formats.
+    /// Computes the digests of a composefs image from all of its bytes: what `fsverity digest` prints for its
+    /// file, by SHA-256 and by SHA-512. Returns none for other formats.
     ///
     /// # Errors
     /// [`Error::Io`] if the image cannot be read.
-    pub fn digest(&self) -> Result<Option<String>> {
+    pub fn digests(&self) -> Result<Vec<String>> {
         match self.format {
             Some(format) => digest::measure(format, &*self.metadata),
-            None => Ok(None),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -5,40 +5,39 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use crate::checked;
 
-/// `FS_VERITY_HASH_ALG_SHA256` of `linux/fsverity.h`.
-const SHA256: u16 = 1;
-const SHA256_LEN: u16 = 32;
-/// `FS_IOC_MEASURE_VERITY`: `_IOWR('f', 134, struct fsverity_digest)`, with the length of only the
-/// head of the structure.
+/// `FS_VERITY_HASH_ALG_SHA256` and `_SHA512` of `linux/fsverity.h`, and the lengths of their digests.
+const ALGORITHMS: [(u16, u16); 2] = [(1, 32), (2, 64)];
+const DIGEST_MAX: u16 = 64;
+/// `FS_IOC_MEASURE_VERITY`: `_IOWR('f', 134, struct fsverity_digest)`, of which the length is that of the head.
 #[allow(clippy::as_conversions)] // The type of requests, all of 32 bits, differs between the C libraries.
 const MEASURE: libc::Ioctl = 0xc004_6686_u32 as libc::Ioctl;
 
-/// `struct fsverity_digest`, with room for a SHA-256 digest.
+/// `struct fsverity_digest`, with room for the longest digest.
 #[repr(C)]
 struct FsverityDigest {
     algorithm: u16,
     size: u16,
-    digest: [u8; 32],
+    digest: [u8; 64],
 }
 
-/// Returns the fs-verity digest of a file if the kernel protects it with SHA-256. The contents of
-/// such a file cannot change, and reads of corrupted bytes fail.
+/// Returns the fs-verity digest by which the kernel protects a file: 32 bytes of SHA-256 or 64 of SHA-512. The
+/// contents of such a file cannot change, and reads of other bytes fail.
 ///
 /// # Errors
-/// The errors of ioctl(2), except for those that mean that the file has no digest of that length.
-pub fn sha256(file: impl AsFd) -> io::Result<Option<[u8; 32]>> {
+/// The errors of ioctl(2), except those that say that the file has no digest.
+pub fn digest(file: impl AsFd) -> io::Result<Option<Vec<u8>>> {
     let mut measured = FsverityDigest {
         algorithm: 0,
-        size: SHA256_LEN,
-        digest: [0; 32],
+        size: DIGEST_MAX,
+        digest: [0; 64],
     };
     let number = file.as_fd().as_raw_fd();
     // SAFETY: the kernel writes the head and at most `size` bytes of digest, for which `measured`
     // has room. All fields are integers, so any bytes are valid, and `measured` outlives the call.
     let asked = checked(unsafe { libc::ioctl(number, MEASURE, &raw mut measured) });
     match asked {
-        Ok(_) if (measured.algorithm, measured.size) == (SHA256, SHA256_LEN) => {
-            Ok(Some(measured.digest))
+        Ok(_) if ALGORITHMS.contains(&(measured.algorithm, measured.size)) => {
+            Ok(Some(measured.digest[..usize::from(measured.size)].to_vec()))
         }
         Ok(_) => Ok(None),
         Err(error) => match error.raw_os_error() {
@@ -54,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_file_without_fs_verity_has_no_digest() {
-        assert_eq!(sha256(tempfile::tempfile().unwrap()).unwrap(), None);
+        assert_eq!(digest(tempfile::tempfile().unwrap()).unwrap(), None);
         let (reader, _writer) = io::pipe().unwrap();
-        assert_eq!(sha256(reader).unwrap(), None);
+        assert_eq!(digest(reader).unwrap(), None);
     }
 }

@@ -18,8 +18,9 @@ pub struct ObjectFormat {
     pub found_as: &'static str,
     /// Opens a store to read objects.
     pub open: fn(&Path) -> io::Result<Arc<dyn ResolveBlob>>,
-    /// Returns the digest of an image, in lower-case hexadecimal digits.
-    pub digest: fn(&mut dyn Read) -> io::Result<String>,
+    /// Computes the digests of an image from its bytes, by each hash that the format knows, in lower-case
+    /// hexadecimal digits.
+    pub digests: fn(&mut dyn Read) -> io::Result<Vec<String>>,
     /// Opens a store to remove objects that no image needs.
     pub collector: fn(&Path) -> io::Result<Box<dyn Collector>>,
 }

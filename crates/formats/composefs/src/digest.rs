@@ -2,37 +2,23 @@
 
 use std::fmt;
 
-/// Bytes of a SHA-256 digest.
-pub const DIGEST_LEN: usize = 32;
+use crate::verity::Algorithm;
 
-/// An fs-verity digest: SHA-256, blocks of 4 KiB, no salt.
+/// An fs-verity digest with blocks of 4 KiB and no salt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest(pub [u8; DIGEST_LEN]);
-
-impl Digest {
-    /// Parses a digest from its 64 lower-case hexadecimal digits.
-    #[must_use]
-    pub fn from_hex(text: &[u8]) -> Option<Self> {
-        parse_hex(text).map(Self)
-    }
-
-    /// Returns the path of the object in a store: `ab/cdef...`.
-    #[must_use]
-    pub fn object_path(&self) -> String {
-        ObjectDigest::from(*self).object_path()
-    }
-}
-
-/// An fs-verity digest as images name objects by it: blocks of 4 KiB, no salt.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectDigest {
-    /// By SHA-256, as written here.
-    Sha256(Digest),
-    /// By SHA-512.
+pub enum Digest {
+    Sha256([u8; 32]),
     Sha512([u8; 64]),
 }
 
-impl ObjectDigest {
+impl Digest {
+    /// Parses 64 or 128 lower-case hexadecimal digits.
+    #[must_use]
+    pub fn from_hex(text: &[u8]) -> Option<Self> {
+        let sha256 = parse_hex(text).map(Self::Sha256);
+        sha256.or_else(|| parse_hex(text).map(Self::Sha512))
+    }
+
     /// Returns the digest that `path` names, as in `ab/cdef...`, with or without a slash before it.
     /// Returns nothing for every other path: a name in an image must not lead anywhere but to an
     /// object.
@@ -42,15 +28,29 @@ impl ObjectDigest {
         if path.get(2) != Some(&b'/') {
             return None;
         }
-        let hex = [&path[..2], &path[3..]].concat();
-        let sha256 = Digest::from_hex(&hex).map(Self::Sha256);
-        sha256.or_else(|| parse_hex(&hex).map(Self::Sha512))
+        Self::from_hex(&[&path[..2], &path[3..]].concat())
     }
 
-    /// Returns the digest with these bytes.
+    /// Returns the digest with these 32 or 64 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let sha256 = bytes.try_into().map(|bytes| Self::Sha256(Digest(bytes)));
+        let sha256 = bytes.try_into().map(Self::Sha256);
         sha256.or_else(|_| bytes.try_into().map(Self::Sha512)).ok()
+    }
+
+    #[must_use]
+    pub const fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Sha256(bytes) => bytes,
+            Self::Sha512(bytes) => bytes,
+        }
+    }
+
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Sha256(_) => Algorithm::Sha256,
+            Self::Sha512(_) => Algorithm::Sha512,
+        }
     }
 
     /// Returns the path of the object in a store: `ab/cdef...`.
@@ -58,12 +58,6 @@ impl ObjectDigest {
     pub fn object_path(&self) -> String {
         let hex = self.to_string();
         format!("{}/{}", &hex[..2], &hex[2..])
-    }
-}
-
-impl From<Digest> for ObjectDigest {
-    fn from(digest: Digest) -> Self {
-        Self::Sha256(digest)
     }
 }
 
@@ -88,22 +82,8 @@ const fn nibble(digit: u8) -> Option<u8> {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Display for ObjectDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sha256(digest) => digest.fmt(f),
-            Self::Sha512(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
-        }
-    }
-}
-
-impl fmt::Debug for ObjectDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ObjectDigest({self})")
+        let mut bytes = self.bytes().iter();
+        bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -120,15 +100,12 @@ mod tests {
 
     #[test]
     fn only_paths_of_objects_are_taken() {
-        let digests = [
-            ObjectDigest::Sha256(Digest([0xab; DIGEST_LEN])),
-            ObjectDigest::Sha512([0xab; 64]),
-        ];
+        let digests = [Digest::Sha256([0xab; 32]), Digest::Sha512([0xab; 64])];
         for (digest, len) in digests.into_iter().zip([65, 129]) {
             let path = digest.object_path();
             assert_eq!(path.len(), len);
             for path in [format!("/{path}"), path] {
-                let parsed = ObjectDigest::from_object_path(path.as_bytes());
+                let parsed = Digest::from_object_path(path.as_bytes());
                 assert_eq!(parsed, Some(digest));
             }
         }
@@ -148,11 +125,7 @@ mod tests {
             format!("{path}/"),
             format!("{path}\0"),
         ] {
-            assert_eq!(
-                ObjectDigest::from_object_path(bad.as_bytes()),
-                None,
-                "{bad}"
-            );
+            assert_eq!(Digest::from_object_path(bad.as_bytes()), None, "{bad}");
         }
     }
 }

@@ -9,15 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use forerun_io::usize_from;
 use forerun_vfs::objects::{Collected, Collector};
 use forerun_vfs::{BlobName, Error, FileSystem, FileType, Held, OpenWith, Result, Walk};
-use sha2::{Sha256, Sha512};
 
-use crate::digest::ObjectDigest;
+use crate::digest::Digest;
 use crate::object::Stream;
 use crate::object_name::ObjectName;
 use crate::ondisk;
 use crate::overlay::{Attributes, USER_REDIRECT, object_at};
 use crate::store::{ObjectStore, Stored};
-use crate::verity::measure_by;
+use crate::verity::Algorithm;
 
 /// Age from which files without a name count as left behind.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -61,18 +60,12 @@ impl Needed {
         expect_some(store, &objects)?;
         self.names.extend(objects);
         self.images.extend(file);
-        let sha256 = measure_by::<Sha256>(Stream::new(&*source)).map_err(failed)?;
-        let sha512 = measure_by::<Sha512>(Stream::new(&*source)).map_err(failed)?;
-        let digests = [
-            ObjectDigest::from_bytes(&sha256.0),
-            ObjectDigest::from_bytes(&sha512.0),
-        ];
-        self.names
-            .extend(digests.into_iter().flatten().map(ObjectName::from));
+        let digests = Algorithm::measure_all(Stream::new(&*source)).map_err(failed)?;
+        self.names.extend(digests.map(ObjectName::from));
         Ok(())
     }
 
-    fn has(&self, digest: &ObjectDigest, file: (u64, u64)) -> bool {
+    fn has(&self, digest: &Digest, file: (u64, u64)) -> bool {
         self.names.contains(&(*digest).into()) || self.images.contains(&file)
     }
 }
@@ -133,7 +126,7 @@ pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()>
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Garbage {
     /// An object that no image refers to.
-    Object(ObjectDigest),
+    Object(Digest),
     /// A file that a writer left behind.
     Temporary(String),
 }

@@ -31,13 +31,13 @@ use forerun_io::ReadAt;
 use forerun_vfs::objects::ObjectFormat;
 use forerun_vfs::{Error, Format, Magic, Measured, Result, read_head};
 
-pub use digest::{DIGEST_LEN, Digest, ObjectDigest};
+pub use digest::Digest;
 pub use driver::Composefs;
 pub use gc::{Garbage, Needed, collect};
 pub use object_name::ObjectName;
 pub use objects::Objects;
-pub use store::{Additions, ObjectStore, Source, Stored, measure_file, measure_path};
-pub use verity::{VerityHasher, digest_of, measure};
+pub use store::{Additions, ObjectStore, Source, Stored};
+pub use verity::Algorithm;
 
 /// composefs in the registry. Probed before EROFS, since these images are valid EROFS images as
 /// well.
@@ -73,6 +73,10 @@ pub const OBJECTS: ObjectFormat = ObjectFormat {
     format: FORMAT.name,
     found_as: forerun_erofs::FORMAT.name,
     open: |path| Ok(Arc::new(Objects::new(ObjectStore::open(path)?))),
-    digest: |image| Ok(measure(image)?.0.to_string()),
+    digests: |image| {
+        Ok(Algorithm::measure_all(image)?
+            .map(|digest| digest.to_string())
+            .to_vec())
+    },
     collector: gc::collector,
 };

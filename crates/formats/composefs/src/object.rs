@@ -10,16 +10,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, u64_from, usize_from};
 use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
-use crate::digest::{Digest, ObjectDigest};
+use crate::digest::Digest;
 use crate::object_name::ObjectName;
-use crate::verity::measure_alike;
 
 /// The properties that the image demands of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     pub name: ObjectName,
     /// The digest that it must have.
-    pub digest: Option<ObjectDigest>,
+    pub digest: Option<Digest>,
     pub size: u64,
 }
 
@@ -245,17 +244,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns the digest of an object. Where the kernel protects the file by the wanted digest, it compares all reads with that.
 /// It may also have a digest of another method, with a salt for instance.
-fn measure(opened: &Opened, wanted: ObjectDigest) -> io::Result<ObjectDigest> {
-    match opened {
-        Opened::File(file) => match forerun_sys::verity::sha256(file)?.map(Digest) {
-            Some(found) if ObjectDigest::from(found) == wanted => Ok(wanted),
-            _ => {
-                let source = FileSource::from_file(file.try_clone()?)?;
-                measure_alike(&wanted, Stream::new(&source))
+fn measure(opened: &Opened, wanted: Digest) -> io::Result<Digest> {
+    let by = wanted.algorithm();
+    let (found, _) = match opened {
+        Opened::File(file) => {
+            let protected = forerun_sys::verity::digest(file)?;
+            if protected.is_some_and(|found| found == wanted.bytes()) {
+                return Ok(wanted);
             }
-        },
-        Opened::Source(source) => measure_alike(&wanted, Stream::new(&**source)),
-    }
+            by.measure(Stream::new(&FileSource::from_file(file.try_clone()?)?))?
+        }
+        Opened::Source(source) => by.measure(Stream::new(&**source))?,
+    };
+    Ok(found)
 }
 
 /// Reads a source from its start.

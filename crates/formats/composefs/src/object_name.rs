@@ -1,13 +1,13 @@
 //! The names that images have for objects.
 
-use crate::digest::{Digest, ObjectDigest};
+use crate::digest::Digest;
 
 /// The name of an object as an image may spell it: `ab/cdef...` with 64 or 128 hexadecimal digits, with
 /// or without a slash before it. Objects of OSTree end with `.file`, and the digest in their names is
 /// not that of fs-verity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectName {
-    digits: ObjectDigest,
+    digits: Digest,
     ostree: bool,
 }
 
@@ -20,7 +20,7 @@ impl ObjectName {
             Some(path) => (path, true),
             None => (path, false),
         };
-        let digits = ObjectDigest::from_object_path(path)?;
+        let digits = Digest::from_object_path(path)?;
         Some(Self { digits, ostree })
     }
 
@@ -35,15 +35,9 @@ impl ObjectName {
     }
 }
 
-impl From<ObjectDigest> for ObjectName {
-    fn from(digits: ObjectDigest) -> Self {
+impl From<Digest> for ObjectName {
+    fn from(digits: Digest) -> Self {
         let ostree = false;
         Self { digits, ostree }
-    }
-}
-
-impl From<Digest> for ObjectName {
-    fn from(digest: Digest) -> Self {
-        ObjectDigest::from(digest).into()
     }
 }

@@ -8,9 +8,7 @@
 
 use forerun_vfs::{FileSystem, NodeId, Result};
 
-#[cfg(feature = "write")]
 use crate::digest::Digest;
-use crate::digest::ObjectDigest;
 use crate::error::Check;
 use crate::object_name::ObjectName;
 
@@ -101,7 +99,7 @@ impl Attributes {
     ///
     /// # Errors
     /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if it cannot be told.
-    pub fn object(&self, node: NodeId) -> Result<Option<(ObjectName, Option<ObjectDigest>)>> {
+    pub fn object(&self, node: NodeId) -> Result<Option<(ObjectName, Option<Digest>)>> {
         let Some(metacopy) = &self.metacopy else {
             return Ok(None);
         };
@@ -131,14 +129,21 @@ pub fn object_at(path: &[u8], node: NodeId) -> Result<ObjectName> {
         .ok_or_else(|| Check::Redirect { path }.at(node))
 }
 
-/// Version 0, the total length, flags (none), and the algorithm: 1 is SHA-256, 2 is SHA-512.
-const SHA256_HEAD: [u8; 4] = [0, 4 + 32, 0, 1];
-const SHA512_HEAD: [u8; 4] = [0, 4 + 64, 0, 2];
+/// Returns the bytes before a digest in [`METACOPY`]: version 0, the total length, flags (none), and the
+/// algorithm.
+const fn metacopy_head(digest: &Digest) -> [u8; 4] {
+    match digest {
+        Digest::Sha256(_) => [0, 4 + 32, 0, 1],
+        Digest::Sha512(_) => [0, 4 + 64, 0, 2],
+    }
+}
 
 /// Returns the value of [`METACOPY`] for an object with that digest; empty if none is known.
 #[cfg(feature = "write")]
 pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
-    digest.map_or_else(Vec::new, |digest| [&SHA256_HEAD[..], &digest.0].concat())
+    digest.map_or_else(Vec::new, |digest| {
+        [&metacopy_head(digest), digest.bytes()].concat()
+    })
 }
 
 /// A parsed value of [`METACOPY`].
@@ -146,7 +151,7 @@ pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
 pub enum Metacopy {
     Plain,
     /// The digest of the object.
-    Digest(ObjectDigest),
+    Digest(Digest),
     Unknown,
 }
 
@@ -157,15 +162,10 @@ pub fn read_metacopy(value: &[u8]) -> Metacopy {
         return Metacopy::Plain;
     }
     let digest = value
-        .split_at_checked(SHA256_HEAD.len())
-        .and_then(|(head, digest)| Some((head, ObjectDigest::from_bytes(digest)?)));
+        .split_first_chunk()
+        .and_then(|(head, digest)| Some((head, Digest::from_bytes(digest)?)));
     match digest {
-        Some((head, digest @ ObjectDigest::Sha256(_))) if head == SHA256_HEAD => {
-            Metacopy::Digest(digest)
-        }
-        Some((head, digest @ ObjectDigest::Sha512(_))) if head == SHA512_HEAD => {
-            Metacopy::Digest(digest)
-        }
+        Some((head, digest)) if *head == metacopy_head(&digest) => Metacopy::Digest(digest),
         _ => Metacopy::Unknown,
     }
 }
@@ -173,7 +173,6 @@ pub fn read_metacopy(value: &[u8]) -> Metacopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::DIGEST_LEN;
 
     #[test]
     fn names_are_escaped_once_and_back() {
@@ -197,16 +196,16 @@ mod tests {
 
     #[test]
     fn digests_in_metacopy() {
-        let digest = Digest([7; DIGEST_LEN]);
-        let value = metacopy(Some(&digest));
-        assert_eq!(read_metacopy(&value), Metacopy::Digest(digest.into()));
         let wide = [&[0, 68, 0, 2][..], &[7; 64]].concat();
-        let expected = Metacopy::Digest(ObjectDigest::Sha512([7; 64]));
-        assert_eq!(read_metacopy(&wide), expected);
+        assert_eq!(metacopy(Some(&Digest::Sha512([7; 64]))), wide);
+        for digest in [Digest::Sha256([7; 32]), Digest::Sha512([7; 64])] {
+            let mut value = metacopy(Some(&digest));
+            assert_eq!(read_metacopy(&value), Metacopy::Digest(digest));
+            let cut = &value[..value.len() - 1];
+            assert_eq!(read_metacopy(cut), Metacopy::Unknown);
+            value[3] ^= 3;
+            assert_eq!(read_metacopy(&value), Metacopy::Unknown);
+        }
         assert_eq!(read_metacopy(&[]), Metacopy::Plain);
-        assert_eq!(read_metacopy(&value[..35]), Metacopy::Unknown);
-        let mut other = value;
-        other[3] = 2;
-        assert_eq!(read_metacopy(&other), Metacopy::Unknown);
     }
 }

@@ -4,7 +4,7 @@
 //! concatenated, are again cut into blocks, and so on until there is a single hash. The digest is
 //! the hash of a descriptor of 256 bytes, which holds this root hash and the file's length. There
 //! is no salt. The method is described in the kernel's Documentation/filesystems/fsverity.rst.
-//! Hashes are SHA-256 or SHA-512; the objects that are written have SHA-256.
+//! Hashes are SHA-256 or SHA-512.
 
 use std::io::{self, Read};
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use forerun_io::u64_from;
 use sha2::digest::Output;
 use sha2::{Sha256, Sha512};
 
-use crate::digest::{Digest, ObjectDigest};
+use crate::digest::Digest;
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
@@ -24,20 +24,101 @@ const CHUNK: usize = 256 << 10;
 /// Length of the descriptor that is hashed.
 const DESCRIPTOR_LEN: usize = 256;
 
-/// A hash that fs-verity knows, by its number in the descriptor.
-pub trait VerityHash: sha2::Digest {
-    const NUMBER: u8;
+/// The hash of a digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    #[default]
+    Sha256,
+    Sha512,
 }
 
-impl VerityHash for Sha256 {
-    const NUMBER: u8 = 1;
+impl Algorithm {
+    /// Returns the algorithm with this name: `sha256` or `sha512`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "sha256" => Some(Self::Sha256),
+            "sha512" => Some(Self::Sha512),
+            _ => None,
+        }
+    }
+
+    /// Computes the digest of bytes in memory.
+    #[must_use]
+    pub fn digest(self, bytes: &[u8]) -> Digest {
+        let mut hasher = VerityHasher::new(self);
+        hasher.update(bytes);
+        hasher.finish()
+    }
+
+    /// Computes the digest and the length of a stream.
+    ///
+    /// # Errors
+    /// The errors of the stream.
+    pub fn measure(self, stream: impl Read) -> io::Result<(Digest, u64)> {
+        let mut hasher = VerityHasher::new(self);
+        let len = read_all(stream, |bytes| hasher.update(bytes))?;
+        Ok((hasher.finish(), len))
+    }
+
+    /// Computes the digests of a stream by all algorithms.
+    pub fn measure_all(stream: impl Read) -> io::Result<[Digest; 2]> {
+        let mut hashers = [Self::Sha256, Self::Sha512].map(VerityHasher::new);
+        read_all(stream, |bytes| {
+            hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
+        })?;
+        Ok(hashers.map(VerityHasher::finish))
+    }
 }
 
-impl VerityHash for Sha512 {
-    const NUMBER: u8 = 2;
+/// Passes all bytes of a stream to `visit`. Returns their number.
+fn read_all(mut stream: impl Read, mut visit: impl FnMut(&[u8])) -> io::Result<u64> {
+    let mut buffer = vec![0; CHUNK];
+    let mut total = 0;
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(total),
+            Ok(len) => {
+                visit(&buffer[..len]);
+                total += u64_from(len);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// A digest being computed. Its memory grows only with the depth of the tree.
+pub enum VerityHasher {
+    Sha256(Hasher<Sha256>),
+    Sha512(Hasher<Sha512>),
+}
+
+impl VerityHasher {
+    pub fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Sha256 => Self::Sha256(Hasher::default()),
+            Algorithm::Sha512 => Self::Sha512(Hasher::default()),
+        }
+    }
+
+    /// Adds the next bytes of the file.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hasher) => hasher.update(bytes),
+            Self::Sha512(hasher) => hasher.update(bytes),
+        }
+    }
+
+    /// Returns the digest of all bytes added.
+    pub fn finish(self) -> Digest {
+        match self {
+            Self::Sha256(hasher) => Digest::Sha256(hasher.finish(1).into()),
+            Self::Sha512(hasher) => Digest::Sha512(hasher.finish(2).into()),
+        }
+    }
+}
+
 pub struct Hasher<H> {
     /// The data block being filled.
     block: Block,
@@ -46,9 +127,6 @@ pub struct Hasher<H> {
     len: u64,
     hash: PhantomData<H>,
 }
-
-/// A digest by SHA-256 being computed.
-pub type VerityHasher = Hasher<Sha256>;
 
 impl<H> Default for Hasher<H> {
     fn default() -> Self {
@@ -61,17 +139,8 @@ impl<H> Default for Hasher<H> {
     }
 }
 
-impl VerityHasher {
-    /// Returns the digest of all bytes added.
-    #[must_use]
-    pub fn finish(self) -> Digest {
-        Digest(self.finish_hash().into())
-    }
-}
-
-impl<H: VerityHash> Hasher<H> {
-    /// Adds the next bytes of the file.
-    pub fn update(&mut self, mut bytes: &[u8]) {
+impl<H: sha2::Digest> Hasher<H> {
+    fn update(&mut self, mut bytes: &[u8]) {
         self.len += u64_from(bytes.len());
         if self.block.len > 0 {
             bytes = self.block.fill(bytes);
@@ -88,8 +157,8 @@ impl<H: VerityHash> Hasher<H> {
         self.block.fill(blocks.remainder());
     }
 
-    /// Returns the bytes of the digest of all bytes added.
-    pub fn finish_hash(mut self) -> Output<H> {
+    /// Returns the digest of all bytes added, by the algorithm that has this number in the descriptor.
+    fn finish(mut self, algorithm: u8) -> Output<H> {
         if self.block.len > 0 {
             let hash = self.block.take_hash::<H>();
             self.add(0, hash);
@@ -97,7 +166,7 @@ impl<H: VerityHash> Hasher<H> {
         let root = self.root();
         let mut descriptor = [0; DESCRIPTOR_LEN];
         // Version 1, the hash, log2 of the block size, no salt, no signature.
-        descriptor[..4].copy_from_slice(&[1, H::NUMBER, 12, 0]);
+        descriptor[..4].copy_from_slice(&[1, algorithm, 12, 0]);
         descriptor[8..16].copy_from_slice(&self.len.to_le_bytes());
         descriptor[16..16 + root.len()].copy_from_slice(&root);
         H::digest(descriptor)
@@ -170,50 +239,9 @@ impl Block {
     }
 
     /// Returns the hash of the block, filled up with zeros, and empties it.
-    fn take_hash<H: VerityHash>(&mut self) -> Output<H> {
+    fn take_hash<H: sha2::Digest>(&mut self) -> Output<H> {
         self.bytes[self.len..].fill(0);
         self.len = 0;
         H::digest(&self.bytes[..])
     }
-}
-
-/// Computes the digest and the length of a stream.
-///
-/// # Errors
-/// The errors of the stream.
-pub fn measure(stream: impl Read) -> io::Result<(Digest, u64)> {
-    let (hash, len) = measure_by::<Sha256>(stream)?;
-    Ok((Digest(hash.into()), len))
-}
-
-/// Computes the digest by any hash, and the length of a stream.
-pub fn measure_by<H: VerityHash>(mut stream: impl Read) -> io::Result<(Output<H>, u64)> {
-    let mut hasher = Hasher::<H>::default();
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => hasher.update(&buffer[..len]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let len = hasher.len;
-    Ok((hasher.finish_hash(), len))
-}
-
-/// Computes the digest of a stream by the hash of another digest.
-pub fn measure_alike(other: &ObjectDigest, stream: impl Read) -> io::Result<ObjectDigest> {
-    Ok(match other {
-        ObjectDigest::Sha256(_) => ObjectDigest::Sha256(measure(stream)?.0),
-        ObjectDigest::Sha512(_) => ObjectDigest::Sha512(measure_by::<Sha512>(stream)?.0.into()),
-    })
-}
-
-/// Computes the digest of bytes in memory.
-#[must_use]
-pub fn digest_of(bytes: &[u8]) -> Digest {
-    let mut hasher = VerityHasher::default();
-    hasher.update(bytes);
-    hasher.finish()
 }

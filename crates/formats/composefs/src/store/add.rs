@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -18,7 +17,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 
 use super::{ObjectStore, TEMPORARY};
 use crate::digest::Digest;
-use crate::verity::{VerityHasher, measure};
+use crate::verity::VerityHasher;
 
 /// Most objects that get their names together.
 const BATCH: usize = 2048;
@@ -249,7 +248,7 @@ impl<'s> Temporary<'s> {
     }
 
     fn copy(&self, mut stream: impl Read, digest: &Digest) -> io::Result<()> {
-        let mut hasher = VerityHasher::default();
+        let mut hasher = VerityHasher::new(digest.algorithm());
         let mut buffer = vec![0; CHUNK];
         loop {
             let len = match stream.read(&mut buffer) {
@@ -287,13 +286,9 @@ impl Read for Positioned<'_> {
     }
 }
 
-/// Computes the digest of a file, from its start.
-pub fn measure_file(file: &File) -> io::Result<(Digest, u64)> {
-    measure(Positioned { file, at: 0 })
-}
-
 fn check(file: &File, digest: &Digest) -> io::Result<()> {
-    expect(&measure_file(file)?.0, digest)
+    let (found, _) = digest.algorithm().measure(Positioned { file, at: 0 })?;
+    expect(&found, digest)
 }
 
 fn expect(found: &Digest, wanted: &Digest) -> io::Result<()> {
@@ -304,12 +299,4 @@ fn expect(found: &Digest, wanted: &Digest) -> io::Result<()> {
         ErrorKind::InvalidData,
         "the file changed while it was read",
     ))
-}
-
-/// Computes the digest of the file at `path`.
-///
-/// # Errors
-/// The errors of opening and reading it.
-pub fn measure_path(path: &Path) -> io::Result<(Digest, u64)> {
-    measure_file(&File::open(path)?)
 }

@@ -14,9 +14,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 
-pub use add::{Additions, Source, measure_file, measure_path};
+pub use add::{Additions, Source};
 
-use crate::digest::{Digest, ObjectDigest};
+use crate::digest::Digest;
 use crate::object_name::ObjectName;
 
 /// Prefix and suffix of the name of a file that is being written.
@@ -34,7 +34,7 @@ pub struct ObjectStore {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
     Object {
-        digest: ObjectDigest,
+        digest: Digest,
         /// Its length in bytes.
         len: u64,
         file: (u64, u64),
@@ -93,7 +93,7 @@ impl ObjectStore {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if there is none, the errors of `openat2`, and
     /// [`io::ErrorKind::InvalidInput`] if it is not a regular file.
-    pub fn open_object(&self, digest: &ObjectDigest) -> io::Result<File> {
+    pub fn open_object(&self, digest: &Digest) -> io::Result<File> {
         self.open_named(&ObjectName::from(*digest))
     }
 
@@ -146,7 +146,7 @@ impl ObjectStore {
     ///
     /// # Errors
     /// The errors of the system.
-    pub fn remove(&self, digest: &ObjectDigest) -> io::Result<()> {
+    pub fn remove(&self, digest: &Digest) -> io::Result<()> {
         let path = digest.object_path();
         let (shelf, name) = path.split_at(2);
         let shelf = self.shelf(shelf)?;
@@ -203,7 +203,7 @@ impl ObjectStore {
             let entry = entry?;
             let name = entry.file_name();
             let path = [shelf.as_bytes(), b"/", name.to_bytes()].concat();
-            let Some(digest) = ObjectDigest::from_object_path(&path) else {
+            let Some(digest) = Digest::from_object_path(&path) else {
                 continue;
             };
             let stat = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -74,7 +74,7 @@ pub enum DumpLineError {
         "the content has {len} bytes, but the size is {size}; at most {CONTENT_MAX} are allowed"
     )]
     Content { len: usize, size: u64 },
-    #[error("the digest is not 64 hexadecimal digits")]
+    #[error("the digest is not 64 or 128 hexadecimal digits")]
     Digest,
     #[error("an attribute is not NAME=VALUE")]
     Xattr,

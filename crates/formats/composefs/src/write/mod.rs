@@ -28,6 +28,7 @@ pub use dump::{DumpError, DumpLineError, read_dump};
 use self::layout::Image;
 use self::output::Output;
 use crate::digest::Digest;
+use crate::verity::Algorithm;
 
 /// Largest file that an image can hold itself.
 const INLINE_MAX: usize = 4095;
@@ -56,6 +57,8 @@ pub struct ComposefsOptions {
     /// Highest format version to use. Version 1 is used if the tree has whiteouts and this allows
     /// it.
     pub max_version: u32,
+    /// The hash of the digests that name objects, and of the image's own.
+    pub digest: Algorithm,
     /// Whether files of the host become objects by a hard link where possible, instead of a copy or
     /// shared blocks. A later change of such a file changes the object.
     pub hard_links: bool,
@@ -70,6 +73,7 @@ impl Default for ComposefsOptions {
             inline: 64,
             min_version: 0,
             max_version: VERSION_MAX,
+            digest: Algorithm::default(),
             hard_links: false,
             threads: 0,
         }
@@ -148,7 +152,7 @@ pub fn write_metadata(
     };
     let tree = flat::flatten(tree, files, |whiteouts| version(whiteouts) >= 1)?;
     let image = Image::new(&tree)?;
-    let mut out = Output::new(out, observer);
+    let mut out = Output::new(out, observer, options.digest);
     image.write(version(tree.whiteouts), &mut out)?;
     let (len, digest) = out.finish()?;
     Ok(Written { len, digest })

@@ -15,7 +15,6 @@ use forerun_io::usize_from;
 use super::ComposefsOptions;
 use super::data::{FileData, Files};
 use crate::store::{Additions, ObjectStore, Source};
-use crate::verity::{digest_of, measure};
 
 /// Files up to this length stay in memory between being measured and being stored.
 const WHOLE: u64 = 1 << 20;
@@ -116,7 +115,7 @@ fn take(
         if bytes.len() <= options.inline {
             FileData::Inline(bytes)
         } else {
-            let digest = digest_of(&bytes);
+            let digest = options.digest.digest(&bytes);
             if let Some(additions) = additions {
                 let host = match (options.hard_links, job.content) {
                     (true, Content::Host(file)) => Some(file.open().map_err(io_failed)?),
@@ -133,7 +132,7 @@ fn take(
         }
     } else {
         let stream = job.content.open(job.len).map_err(io_failed)?;
-        let (digest, len) = measure(stream).map_err(io_failed)?;
+        let (digest, len) = options.digest.measure(stream).map_err(io_failed)?;
         if len != job.len {
             return Err(failed(changed(&job)));
         }

@@ -6,7 +6,7 @@ use forerun_build::{BuildError, ImageOutput, ImageWriter};
 use forerun_io::Observer;
 
 use crate::digest::Digest;
-use crate::verity::VerityHasher;
+use crate::verity::{Algorithm, VerityHasher};
 
 /// Zeros written at a time.
 const ZEROS: [u8; 4096] = [0; 4096];
@@ -18,10 +18,14 @@ pub struct Output<'o> {
 }
 
 impl<'o> Output<'o> {
-    pub fn new(out: &'o mut dyn ImageOutput, observer: &Arc<Observer>) -> Self {
+    pub fn new(
+        out: &'o mut dyn ImageOutput,
+        observer: &Arc<Observer>,
+        algorithm: Algorithm,
+    ) -> Self {
         Self {
             out: ImageWriter::new(out, observer),
-            hasher: VerityHasher::default(),
+            hasher: VerityHasher::new(algorithm),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forerun_composefs::{Needed, ObjectStore, collect, digest_of};
+use forerun_composefs::{Algorithm, Needed, ObjectStore, collect};
 use forerun_io::MemorySource;
 use forerun_vfs::OpenWith;
 
@@ -21,7 +21,7 @@ fn only_what_no_image_refers_to_is_removed() {
     );
     let two = pack(&tree_of(&[("b", b.clone()), ("c", c.clone())]), &path);
     let names = |contents: &[&Vec<u8>]| -> BTreeSet<String> {
-        let digests = contents.iter().map(|bytes| digest_of(bytes));
+        let digests = contents.iter().map(|bytes| Algorithm::Sha256.digest(bytes));
         digests.map(|digest| digest.object_path()).collect()
     };
     assert_eq!(objects(&path), names(&[&a, &b, &c]));
@@ -68,7 +68,7 @@ fn an_object_that_was_cut_off_is_replaced_and_others_are_left_alone() {
     let bytes = content(5000);
     let tree = tree_of(&[("a", bytes.clone())]);
     pack(&tree, &path);
-    let object = path.join(digest_of(&bytes).object_path());
+    let object = path.join(Algorithm::Sha256.digest(&bytes).object_path());
     std::fs::write(&object, &bytes[..100]).unwrap();
     pack(&tree, &path);
     assert_eq!(std::fs::read(&object).unwrap(), bytes);

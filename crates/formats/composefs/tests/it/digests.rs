@@ -9,7 +9,7 @@ use forerun_build::{BuildError, Content, HostFile, NewNode, NodeKind, ScanOption
 use forerun_composefs::write::{
     ComposefsOptions, DumpError, FileData, Files, read_dump, write, write_metadata,
 };
-use forerun_composefs::{ObjectStore, Stored, digest_of, measure};
+use forerun_composefs::{Algorithm, ObjectStore, Stored};
 
 use crate::common;
 
@@ -87,7 +87,7 @@ fn digests_are_those_of_the_reference() {
         let written = write_metadata(&tree, &files, &options, &mut image, &Arc::default()).unwrap();
         assert_eq!(written.digest.to_string(), digest, "{line}");
         assert_eq!(written.len, image.len() as u64);
-        assert_eq!(written.digest, digest_of(&image), "{line}");
+        assert_eq!(written.digest, Algorithm::Sha256.digest(&image), "{line}");
     }
 }
 
@@ -133,13 +133,49 @@ fn a_directory_of_the_host_has_the_digest_and_the_objects_of_the_reference() {
             .list(&mut |stored| match stored {
                 Stored::Object { digest, len, .. } => {
                     let file = opened.open_object(&digest).unwrap();
-                    let (measured, measured_len) = measure(file).unwrap();
-                    assert_eq!((measured.into(), measured_len), (digest, len));
+                    let (measured, measured_len) = Algorithm::Sha256.measure(file).unwrap();
+                    assert_eq!((measured, measured_len), (digest, len));
                 }
                 Stored::Temporary { name, .. } => panic!("{name} was left behind"),
             })
             .unwrap();
     }
+}
+
+/// The digests are those of `cfsctl --erofs-version V --hash sha512 compute-id --no-propagate-usr-to-root` of
+/// composefs-rs 0.9.4 for the same directory.
+#[test]
+fn digests_by_sha512_are_those_of_composefs_rs() {
+    let dir = forerun_testkit::temp_dir("composefs-sha512");
+    let host = dir.path().join("host");
+    common::make_host_tree(&host);
+    let mut tree = scan(&host, &ScanOptions::default()).unwrap();
+    for node in tree.nodes_mut() {
+        (node.uid, node.gid) = (0, 0);
+    }
+    let store = dir.path().join("store");
+    for (version, digest) in [
+        (
+            0,
+            "bdc82619c1536da6a1449751c7cde77a90ec3f7d89815a13b8a03a8a02273ec0\
+             965c1758250df0a6f05b752283bbbfd57edaf26eca34bc0fa859b2c31851b61d",
+        ),
+        (
+            1,
+            "658552d5b185ce2820cd4039a041da5be9bc1fe448e16df11200e25aa5addc81\
+             ac786187031ad2588f49b51b461387d480d7445654a64aa781538e6653913a5f",
+        ),
+    ] {
+        let mut options = ComposefsOptions::default();
+        (options.min_version, options.max_version) = (version, version);
+        options.digest = Algorithm::Sha512;
+        options.objects = Some(store.clone());
+        let written = write(&tree, &options, &mut Vec::new(), &Arc::default()).unwrap();
+        assert_eq!(written.digest.to_string(), digest, "version {version}");
+    }
+    let names = common::objects(&store);
+    assert_eq!(names.len(), HOST_OBJECTS.len());
+    assert!(names.iter().all(|name| name.len() == 129), "{names:?}");
 }
 
 #[test]
@@ -148,9 +184,9 @@ fn digests_of_files() {
     // objects; their digest is the one of `fsverity digest`. `composefs-info measure-file` reports
     // another, as if there were a block of zeros.
     let empty = "3d248ca542a24fc62d1c43b916eae5016878e2533c88238480b26128a1f1af95";
-    assert_eq!(digest_of(b"").to_string(), empty);
+    assert_eq!(Algorithm::Sha256.digest(b"").to_string(), empty);
     for (len, object) in [(4095, ""), (65, ""), ((1 << 20) + 1, HOST_OBJECTS[3])] {
-        let digest = digest_of(&common::content(len));
+        let digest = Algorithm::Sha256.digest(&common::content(len));
         if object.is_empty() {
             assert!(HOST_OBJECTS.contains(&&*digest.object_path()), "{len}");
         } else {
@@ -176,7 +212,7 @@ fn what_the_format_cannot_hold_is_refused() {
             .add(Tree::ROOT, &name, NewNode::new(kind, 0o644))
             .unwrap();
         let mut files = Files::default();
-        files.insert(node, FileData::object(digest_of(b"")));
+        files.insert(node, FileData::object(Algorithm::Sha256.digest(b"")));
         let options = ComposefsOptions::default();
         let refused = write_metadata(&tree, &files, &options, &mut Vec::new(), &Arc::default());
         assert!(
@@ -310,7 +346,7 @@ fn wrong_lines_of_a_dump_are_refused() {
         ),
         (
             "/a 3 100644 1 0 0 0 0.0 x - 12",
-            "the digest is not 64 hexadecimal digits",
+            "the digest is not 64 or 128 hexadecimal digits",
         ),
         (
             "/a 0 100644 1 0 0 0 0.0 - - - user.a",

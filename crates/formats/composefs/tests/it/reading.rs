@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forerun_build::{NewNode, NodeKind, Tree};
 use forerun_composefs::write::{ComposefsOptions, FileData, Files, write_metadata};
-use forerun_composefs::{Digest, ObjectStore, Objects, digest_of};
+use forerun_composefs::{Algorithm, Digest, ObjectStore, Objects};
 use forerun_engine::Reader;
 use forerun_io::ReadAt;
 use forerun_vfs::{
@@ -153,7 +153,7 @@ fn a_missing_object_fails_at_open_and_stat_does_not_mind() {
         &tree_of(&[("gone", content(1000)), ("there", content(2000))]),
         &store,
     );
-    let path = store.join(digest_of(&content(1000)).object_path());
+    let path = store.join(Algorithm::Sha256.digest(&content(1000)).object_path());
     std::fs::remove_file(&path).unwrap();
     let reader = open(&image, objects(&store), Verity::Off).unwrap();
     let gone = node(&reader, "gone");
@@ -173,7 +173,7 @@ fn a_changed_object_is_refused_where_digests_count() {
     let store = dir.path().join("store");
     let good = content(300_000);
     let image = pack(&tree_of(&[("file", good.clone())]), &store);
-    let path = store.join(digest_of(&good).object_path());
+    let path = store.join(Algorithm::Sha256.digest(&good).object_path());
     let mut bad = good.clone();
     bad[299_999] ^= 1;
     std::fs::write(&path, &bad).unwrap();
@@ -290,7 +290,7 @@ fn objects_without_a_digest_are_for_off_and_on_only() {
     let dir = forerun_testkit::temp_dir("composefs-plain");
     let store = dir.path().join("store");
     pack(&tree_of(&[("file", content(1000))]), &store);
-    let path = digest_of(&content(1000)).object_path();
+    let path = Algorithm::Sha256.digest(&content(1000)).object_path();
     let image = redirected(Some(path.as_bytes()), None);
     for (verity, allowed) in [
         (Verity::Off, true),
@@ -356,7 +356,7 @@ fn an_object_that_was_changed_after_it_was_verified_is_refused_when_it_is_opened
     let store = dir.path().join("store");
     let good = content(300_000);
     let image = pack(&tree_of(&[("file", good.clone())]), &store);
-    let path = store.join(digest_of(&good).object_path());
+    let path = store.join(Algorithm::Sha256.digest(&good).object_path());
     let age = || {
         // Verified objects are trusted once their last change is older than a tick of the clock.
         let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(100);

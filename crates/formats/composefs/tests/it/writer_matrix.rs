@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun_build::Tree;
+use forerun_composefs::Algorithm;
 use forerun_composefs::write::{ComposefsOptions, write};
 use forerun_testkit::everything::{Xattrs, small, xattrs_of};
 use forerun_testkit::matrix::{Judged, Row, Table, judge_all};
@@ -31,6 +32,7 @@ fn rows(stores: &Path) -> Vec<Row<ComposefsOptions>> {
         });
     }
     add("hard links", &|to| to.hard_links = true);
+    add("sha512", &|to| to.digest = Algorithm::Sha512);
     add("three threads", &|to| to.threads = 3);
     // Its objects are those of the row `defaults`.
     add("no objects", &|to| to.objects = None);

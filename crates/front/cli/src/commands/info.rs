@@ -26,34 +26,33 @@ pub struct InfoArgs {
 pub fn run(context: &Context, args: &InfoArgs) -> Result {
     let image = context.open(&args.image)?;
     let name = image_name(&args.image);
-    let digest = digest(args, &name, &image)?;
+    let digests = digests(args, &name, &image)?;
     let mut out = Output::stdout()?;
     if context.global.json {
-        let mut facts = to_json(&name, &image, digest);
+        let mut facts = to_json(&name, &image, &digests);
         if context.global.verbose > 0 {
             facts.insert("sandbox".into(), context.confinement.json());
         }
         out.json(&facts.into())?;
     } else {
-        print(context, &mut out, args, &name, &image, digest)?;
+        print(context, &mut out, args, &name, &image, digests)?;
     }
     out.finish()?;
     Ok(Exit::Ok)
 }
 
-/// Computes the digest of an image whose format has one. Not for remote images, which would have to
-/// be fetched.
-fn digest(args: &InfoArgs, name: &str, image: &Image) -> Result<Option<String>> {
+/// Computes the digests of an image that has some. An image at a server would be fetched for them.
+fn digests(args: &InfoArgs, name: &str, image: &Image) -> Result<Vec<String>> {
     if args
         .image
         .images()
         .iter()
         .any(|image| crate::remote::is_remote(image))
     {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     image
-        .digest()
+        .digests()
         .map_err(|error| Failure::from(error).of(name))
 }
 
@@ -63,7 +62,7 @@ fn date(seconds: i64) -> Option<String> {
     Some(time.to_string())
 }
 
-fn to_json(name: &str, image: &Image, digest: Option<String>) -> Map<String, Value> {
+fn to_json(name: &str, image: &Image, digests: &[String]) -> Map<String, Value> {
     let volume = image.reader().fs().volume();
     let mut object = Map::new();
     object.insert("image".into(), name.into());
@@ -83,7 +82,9 @@ fn to_json(name: &str, image: &Image, digest: Option<String>) -> Map<String, Val
     object.insert("has_owners".into(), volume.has_owners.into());
     object.insert("has_times".into(), volume.has_times.into());
     object.insert("created".into(), volume.created.and_then(date).into());
-    object.insert("digest".into(), digest.into());
+    for (key, number) in [("digest", 0), ("digest_sha512", 1)] {
+        object.insert(key.into(), digests.get(number).cloned().into());
+    }
     let created = volume
         .created
         .map(|seconds| ("created", seconds.to_string()));
@@ -104,7 +105,7 @@ fn print(
     args: &InfoArgs,
     name: &str,
     image: &Image,
-    digest: Option<String>,
+    digests: Vec<String>,
 ) -> Result<()> {
     let volume = image.reader().fs().volume();
     let source_len = image.source_len();
@@ -152,7 +153,7 @@ fn print(
             date(seconds).unwrap_or_else(|| seconds.to_string()),
         ));
     }
-    lines.extend(digest.map(|digest| ("digest", digest)));
+    lines.extend(["digest", "SHA-512 digest"].into_iter().zip(digests));
     for (key, value) in &volume.details {
         lines.push((key, crate::escape::printable(value)));
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use forerun::unstable::composefs::digest_of;
+use forerun::unstable::composefs::Algorithm;
 use forerun_testkit::{TempDir, require, temp_dir};
 use rustix::fs::XattrFlags;
 
@@ -227,10 +227,10 @@ fn what_cannot_be_understood_stops_gc_before_anything_is_removed() {
     plain_erofs(at, "tree", "mistake");
     stays(at, "store", "mistake", "refers to no object");
     // The objects of another layout.
-    let digest = digest_of(&[b'x'; 10_000]);
+    let digest = Algorithm::Sha256.digest(&[b'x'; 10_000]);
     fs::create_dir(at.join("moved")).unwrap();
     let redirect = format!("/objects/{}", digest.object_path());
-    stub(&at.join("moved/f"), 10_000, &redirect, &digest.0, 1);
+    stub(&at.join("moved/f"), 10_000, &redirect, digest.bytes(), 1);
     plain_erofs(at, "moved", "redirected");
     stays(at, "store", "redirected", "is not the name of an object");
     // Without metacopy, this driver reads the file from the image; others may follow the redirect.
@@ -241,7 +241,7 @@ fn what_cannot_be_understood_stops_gc_before_anything_is_removed() {
         &at.join("moved/f"),
         10_000,
         &digest.object_path(),
-        &digest.0,
+        digest.bytes(),
         7,
     );
     plain_erofs(at, "moved", "algorithm");
@@ -274,7 +274,9 @@ fn an_image_that_is_an_object_of_the_store_is_kept() {
     let at = dir.path();
     let put = |name: &str| {
         let bytes = fs::read(at.join(name)).unwrap();
-        let path = at.join("store").join(digest_of(&bytes).object_path());
+        let path = at
+            .join("store")
+            .join(Algorithm::Sha256.digest(&bytes).object_path());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
         path
@@ -327,7 +329,9 @@ fn check_compares_objects_with_their_digests() {
     let dir = made();
     let at = dir.path();
     let mut bytes = vec![b'x'; 10_000];
-    let object = at.join("store").join(digest_of(&bytes).object_path());
+    let object = at
+        .join("store")
+        .join(Algorithm::Sha256.digest(&bytes).object_path());
     let check = ["check", "--objects", "store", "image"];
     forerun(at, &check).ok();
     bytes[5000] = b'y';
@@ -484,6 +488,62 @@ fn objects_named_by_sha512_are_read_verified_and_collected() {
     }
 }
 
+/// Checks the names of objects and the digest of the image against those of `fsverity`.
+#[test]
+fn a_tree_packed_with_sha512_has_its_digests_everywhere() {
+    let Some(fsverity) = require::program("fsverity") else {
+        return;
+    };
+    let dir = made();
+    let at = dir.path();
+    let digest_of = |path: &str| {
+        let words = ["digest", "--compact", "--hash-alg=sha512", path];
+        let measured = Command::new(&fsverity).args(words).current_dir(at).output();
+        let digest = String::from_utf8(measured.unwrap().stdout).unwrap();
+        digest.trim().to_string()
+    };
+    // Measured as a stream, and with two levels of hashes.
+    fs::write(at.join("tree/longest"), vec![b'z'; 2_000_000]).unwrap();
+    let pack = ["pack", "--format", "composefs", "--digest", "sha512"];
+    let pack = [&pack[..], &["--objects", "wide", "tree", "wide.cfs"]].concat();
+    let digest = forerun(at, &pack).ok().text().trim().to_string();
+    assert_eq!(digest, digest_of("wide.cfs"));
+    for name in ["large", "longest"] {
+        let hex = digest_of(&format!("tree/{name}"));
+        assert_eq!(hex.len(), 128, "{hex}");
+        let object = at.join("wide").join(&hex[..2]).join(&hex[2..]);
+        assert_eq!(
+            fs::read(object).unwrap(),
+            fs::read(at.join("tree").join(name)).unwrap()
+        );
+    }
+    assert_eq!(at.join("wide").read_dir().unwrap().count(), 2);
+    let info = forerun(at, &["info", "--json", "wide.cfs"]).ok().json();
+    assert_eq!(info["digest_sha512"], digest);
+    let with = ["--objects", "wide", "--verity", "require"];
+    forerun(at, &[&["check"], &with[..], &["wide.cfs"]].concat()).ok();
+    let collected = ["gc", "--json", "--delete", "--objects", "wide", "wide.cfs"];
+    let collected = forerun(at, &collected).ok().json();
+    assert_eq!(collected["kept_objects"], 2);
+
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    fs::create_dir(at.join("mnt")).unwrap();
+    let mount = |digest: &str| {
+        let options = format!("objects=wide,verity=require,digest={digest}");
+        forerun(at, &["mount", "-o", &options, "wide.cfs", "mnt"])
+    };
+    mount(&digest).ok();
+    assert_eq!(fs::read(at.join("mnt/large")).unwrap(), vec![b'x'; 10_000]);
+    forerun(at, &["umount", "mnt"]).ok();
+    let other = "0".repeat(128);
+    let refused = mount(&other);
+    let told = format!("the digest of the image is {digest}, not {other}");
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&told), "{}", refused.stderr);
+}
+
 #[test]
 fn a_user_without_privileges_mounts_in_a_namespace_of_his_own() {
     let programs = ["setpriv", "unshare"].map(require::program);
@@ -521,7 +581,9 @@ fn programs_run_from_a_mount_in_a_sandbox() {
 fn the_digest_of_the_image_is_told() {
     let dir = made();
     let at = dir.path();
-    let expected = digest_of(&fs::read(at.join("image")).unwrap()).to_string();
+    let expected = Algorithm::Sha256
+        .digest(&fs::read(at.join("image")).unwrap())
+        .to_string();
     let pack = |more: &[&str]| {
         let pack = ["pack", "--format", "composefs", "--objects", "store"];
         forerun(at, &[&pack[..], more].concat()).ok()

@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use forerun::Image;
-use forerun::unstable::composefs::{Composefs, measure};
+use forerun::unstable::composefs::{Algorithm, Composefs};
 use forerun::vfs::{FileType, Held};
 use forerun_sandbox::Sandbox;
 
+use super::mkfs::hash;
 use super::{DONE, FAILED, tell};
 use crate::args::{ImageArgs, SourceArgs};
 use crate::begin;
@@ -30,6 +31,8 @@ Usage: composefs-info [--basedir=PATH] [--filter=NAME]... COMMAND FILE...
   measure-file FILE...      print the fs-verity digests of files
   --basedir=PATH            object store
   --filter=NAME             only this entry of the root, and what is below it
+  --digest=HASH             hash of measure-file: sha256 or sha512
+                            [default: sha256]
   --help, --version
 ";
 
@@ -43,6 +46,10 @@ pub const TABLE: &[Opt<Choices>] = options! {
     "-h" | "--help" => Help;
     "--version" => Version;
     "--basedir" => Value("", |choices, value| value.set(&mut choices.basedir));
+    "--digest" => Value("composefs-info: {}: not sha256 or sha512", |choices, value| {
+        choices.digest = hash(value)?;
+        Ok(())
+    });
     "--filter" => Value("", |choices, value| {
         let name = value.given.as_bytes();
         if name.contains(&b'/') {
@@ -59,6 +66,7 @@ pub struct Choices {
     basedir: Option<PathBuf>,
     /// Entries of the root that are looked at; all where there is none.
     filter: Vec<Vec<u8>>,
+    digest: Algorithm,
 }
 
 impl Choices {
@@ -144,7 +152,7 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
             let failed =
                 |error: std::io::Error| Failure::source(&error).of(Path::new(file).display());
             let opened = std::fs::File::open(file).map_err(failed)?;
-            let (digest, _) = measure(opened).map_err(failed)?;
+            let (digest, _) = call.choices.digest.measure(opened).map_err(failed)?;
             out.line(digest.to_string())?;
         }
         return out.finish();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use forerun::build::{
     ComposefsOptions, ImageOutput, NodeKind, ScanOptions, Times, Tree, XattrFilter, scan,
 };
-use forerun::unstable::composefs::Digest;
 use forerun::unstable::composefs::write::{DumpError, Files, read_dump, write_metadata};
+use forerun::unstable::composefs::{Algorithm, Digest};
 use forerun::vfs::Timestamp;
 use forerun::{Observer, Writer};
 use forerun_sandbox::Sandbox;
@@ -41,6 +41,7 @@ output.
                           prints it; - for standard input
   --digest-store=PATH     object store for file contents
   --print-digest          print the digest of the image
+  --digest=HASH           sha256 or sha512 [default: sha256]
   --print-digest-only     print the digest, and make no image
   --use-epoch             set all times to 1970
   --skip-devices          leave out devices and whiteouts
@@ -72,6 +73,10 @@ pub const TABLE: &[Opt<MkComposefs>] = options! {
     "--skip-devices" => Set(|call| call.skip_devices = true);
     "--skip-xattrs" => Set(|call| call.skip_xattrs = true);
     "--user-xattrs" => Set(|call| call.user_xattrs = true);
+    "--digest" => Value("mkcomposefs: {}: not sha256 or sha512", |call, value| {
+        call.options.digest = hash(value)?;
+        Ok(())
+    });
     "--min-version" => Value("mkcomposefs: {}: not a number up to 1", |call, value| {
         call.options.min_version = up_to(VERSIONS, value)?;
         Ok(())
@@ -85,6 +90,10 @@ pub const TABLE: &[Opt<MkComposefs>] = options! {
         Ok(())
     });
 };
+
+pub fn hash(value: &options::Value<'_>) -> Parsed<Algorithm> {
+    Algorithm::by_name(&value.text()).ok_or_else(|| value.invalid())
+}
 
 fn up_to(most: u32, value: &options::Value<'_>) -> Parsed<u32> {
     let number = value.number()?;

@@ -61,7 +61,8 @@ pub fn local_offset() -> i16 {
 }
 
 pub fn digest(text: &str) -> Option<String> {
-    let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_digest =
+        matches!(text.len(), 64 | 128) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_digest.then(|| text.to_ascii_lowercase())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forerun::build::{ComposefsOptions, Content, NewNode, NodeKind, Tree};
-use forerun::unstable::composefs::digest_of;
+use forerun::unstable::composefs::Algorithm;
 use forerun::{Image, Observer, Writer};
 use forerun_fuse::{Mount, MountOptions, Operation, mount};
 use forerun_testkit::{children, require};
@@ -69,7 +69,8 @@ impl Made {
     }
 
     fn object(&self, len: usize) -> PathBuf {
-        self.store.join(digest_of(&content(len)).object_path())
+        self.store
+            .join(Algorithm::Sha256.digest(&content(len)).object_path())
     }
 }
 

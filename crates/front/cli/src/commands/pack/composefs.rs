@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use forerun::build::ComposefsOptions;
+use forerun::unstable::composefs::Algorithm;
 
 use super::erofs::Inline;
 use super::format::{Given, NewFormat};
@@ -19,10 +20,30 @@ pub struct ComposefsArgs {
     /// Version of the format: 0, 1, or 0-1 for the lowest that can hold the tree [default: 0-1]
     #[arg(help_heading = "composefs", long, value_name = "N|MIN-MAX", value_parser = parse_versions)]
     format_version: Option<(u32, u32)>,
+    /// Hash of the digests that name objects and the image [default: sha256]. The repositories of composefs-rs and
+    /// bootc use sha512
+    #[arg(help_heading = "composefs", long, value_name = "HASH")]
+    digest: Option<DigestHash>,
     /// Hard-link files of INPUT into the object store where possible. Do not change these files
     /// afterwards
     #[arg(help_heading = "composefs", long)]
     pub link_objects: bool,
+}
+
+/// The hash of a digest.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DigestHash {
+    Sha256,
+    Sha512,
+}
+
+impl From<DigestHash> for Algorithm {
+    fn from(hash: DigestHash) -> Self {
+        match hash {
+            DigestHash::Sha256 => Self::Sha256,
+            DigestHash::Sha512 => Self::Sha512,
+        }
+    }
 }
 
 impl ComposefsArgs {
@@ -46,15 +67,19 @@ impl ComposefsArgs {
         if let Some((min, max)) = self.format_version {
             (options.min_version, options.max_version) = (min, max);
         }
+        if let Some(digest) = self.digest {
+            options.digest = digest.into();
+        }
         options.hard_links = self.link_objects;
         Ok(options)
     }
 
-    pub const fn given(&self) -> [Given; 3] {
+    pub const fn given(&self) -> [Given; 4] {
         const OWN: &[NewFormat] = &[NewFormat::Composefs];
         [
             (self.objects.is_some(), "--objects", OWN),
             (self.format_version.is_some(), "--format-version", OWN),
+            (self.digest.is_some(), "--digest", OWN),
             (self.link_objects, "--link-objects", OWN),
         ]
     }

@@ -40,6 +40,10 @@ fn images_are_made_and_listed() {
     assert_eq!(only.text().trim(), digest);
     let measured = run(&names, "composefs-info measure-file a.cfs");
     assert_eq!(measured.text().trim(), digest);
+    let wide = "mkcomposefs --digest=sha512 --digest-store=wide --print-digest tree w.cfs";
+    let wide = run(&names, wide).text().trim().to_string();
+    let measured = run(&names, "composefs-info --digest=sha512 measure-file w.cfs");
+    assert_eq!((wide.len(), measured.text().trim()), (128, &*wide));
     let packed = "pack --format composefs --objects store2 --force tree b.cfs";
     let words: Vec<_> = packed.split(' ').collect();
     let packed = ran(command(&words)

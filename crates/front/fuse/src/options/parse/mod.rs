@@ -80,7 +80,7 @@ const TABLE: &[(&str, Action)] = &[
     ),
     (
         "digest",
-        Value("64 hexadecimal digits", |o, v| {
+        Value("64 or 128 hexadecimal digits", |o, v| {
             o.digest = value::digest(v);
             o.digest.is_some()
         }),

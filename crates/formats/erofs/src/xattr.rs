@@ -73,12 +73,14 @@ fn each(image: &Image, inode: &Inode, visit: &mut dyn FnMut(Found<'_>)) -> Resul
         left: image.limits.xattr_bytes,
         visit,
     };
+    // In the order of Linux.
+    let start = at.plus(u64_from(HEADER + shared.len()));
+    visitor.own(start, own)?;
     for number in shared.chunks_exact(4) {
         let number = number.try_into().map_or(0, u32::from_le_bytes);
         visitor.shared(number)?;
     }
-    let start = at.plus(u64_from(HEADER + shared.len()));
-    visitor.own(start, own)
+    Ok(())
 }
 
 struct Visitor<'v> {

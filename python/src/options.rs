@@ -36,6 +36,7 @@ fn of_image(options: &mut OpenOptions, name: &str, value: &Bound<'_, PyAny>) -> 
         "threads" => options.engine.threads = value.extract()?,
         "devices" => options.devices = value.extract::<Vec<PathBuf>>()?,
         "objects" => options.objects = Some(value.extract()?),
+        "basedirs" => options.base_dirs = value.extract::<Vec<PathBuf>>()?,
         "digest" => options.digest = Some(value.extract()?),
         "rescue" => options.rescue = value.extract()?,
         "read_limit" => options.limits.read_bytes = value.extract()?,

@@ -1,4 +1,4 @@
-//! The devices of an image, as the caller lists them, and its object store.
+//! The devices of an image, as the caller lists them, its object store, and its base directories.
 //!
 //! Devices are matched by position, never by the image's name for them: a name in an image must not
 //! open a file of the host. All are opened together with the image, so that a wrong path fails at
@@ -13,20 +13,22 @@ use std::sync::Arc;
 use forerun_io::{FileSource, ReadAt};
 use forerun_vfs::{BlobName, Error, ResolveBlob, Result};
 
+use crate::options::OpenOptions;
 use crate::registry::object_formats;
 
 /// The extra devices of an image; the first is device 1.
 pub struct Devices {
     sources: Vec<Arc<dyn ReadAt>>,
-    objects: Option<Arc<dyn ResolveBlob>>,
+    /// The object store and the base directories, in the order in which they are searched.
+    stores: Vec<Arc<dyn ResolveBlob>>,
 }
 
 impl Devices {
-    /// Opens the devices at `paths`, and the object store if there is one.
+    /// Opens the devices, the object store and the base directories that the options name.
     ///
     /// # Errors
     /// [`Error::Blob`] for the first path that cannot be opened.
-    pub fn open(paths: &[PathBuf], objects: Option<&Path>) -> Result<Self> {
+    pub fn open(options: &OpenOptions) -> Result<Self> {
         let open = |(index, path): (u32, &PathBuf)| match FileSource::open(path) {
             Ok(source) => {
                 let source: Arc<dyn ReadAt> = Arc::new(source);
@@ -39,9 +41,12 @@ impl Devices {
                 Err(Error::blob(name, io::Error::new(error.kind(), text)))
             }
         };
-        let sources = (1..).zip(paths).map(open).collect::<Result<_>>()?;
-        let objects = objects.map(open_store).transpose()?;
-        Ok(Self { sources, objects })
+        let sources = (1..).zip(&options.devices).map(open);
+        let sources = sources.collect::<Result<_>>()?;
+        let objects = options.objects.iter().map(|path| open_store(path, false));
+        let bases = options.base_dirs.iter().map(|path| open_store(path, true));
+        let stores = objects.chain(bases).collect::<Result<_>>()?;
+        Ok(Self { sources, stores })
     }
 }
 
@@ -66,13 +71,18 @@ pub fn check(paths: &[PathBuf], known: u32) -> Result<()> {
     Err(Error::blob(BlobName::Device { index, tag }, error))
 }
 
-fn open_store(path: &Path) -> Result<Arc<dyn ResolveBlob>> {
+fn open_store(path: &Path, is_base: bool) -> Result<Arc<dyn ResolveBlob>> {
     let Some(objects) = object_formats().first() else {
         let path = path.display();
         let text = format!("object stores ({path}) in a program built without composefs");
         return Err(Error::Unsupported(text));
     };
-    (objects.open)(path).map_err(|error| {
+    let open = if is_base {
+        objects.open_base
+    } else {
+        objects.open
+    };
+    open(path).map_err(|error| {
         let path = path.as_os_str().as_bytes().to_vec();
         Error::blob(BlobName::Object { path }, error)
     })
@@ -92,17 +102,37 @@ impl ResolveBlob for Devices {
                     )),
                 }
             }
-            BlobName::Object { .. } => match &self.objects {
-                Some(objects) => objects.open(blob),
-                None => missing("no object store was given".to_string()),
-            },
+            BlobName::Object { .. } => {
+                let none = || missing("no object store was given".to_string());
+                let found = first_of(&self.stores, |store| store.open(blob));
+                found.unwrap_or_else(none)
+            }
         }
     }
 
     fn open_file(&self, blob: &BlobName) -> io::Result<Option<File>> {
-        match (&self.objects, blob) {
-            (Some(objects), BlobName::Object { .. }) => objects.open_file(blob),
-            _ => Ok(None),
+        match blob {
+            BlobName::Object { .. } => {
+                let found = first_of(&self.stores, |store| store.open_file(blob));
+                found.unwrap_or(Ok(None))
+            }
+            BlobName::Device { .. } => Ok(None),
         }
     }
+}
+
+/// Returns the first success, as overlayfs searches its layers of data, otherwise the error of the last store.
+fn first_of<T>(
+    stores: &[Arc<dyn ResolveBlob>],
+    open: impl Fn(&dyn ResolveBlob) -> io::Result<T>,
+) -> Option<io::Result<T>> {
+    let mut last = None;
+    for store in stores {
+        let opened = open(&**store);
+        if opened.is_ok() {
+            return Some(opened);
+        }
+        last = Some(opened);
+    }
+    last
 }

@@ -83,7 +83,7 @@ impl FoundImage {
         if let Some(expected) = &options.digest {
             digest::check(self.format, &**metadata, expected)?;
         }
-        let blobs = Devices::open(&options.devices, options.objects.as_deref())?;
+        let blobs = Devices::open(options)?;
         let metadata: Arc<dyn ReadAt> = Arc::<MetadataSource>::clone(metadata);
         let fs = (self.format.open)(OpenWith {
             metadata,
@@ -242,7 +242,7 @@ fn look_at(
     }
     let (format, container, opened) = match find_format(&head, wanted) {
         // A composefs image may lack its header. It is one if the caller names an object store.
-        Some(format) if options.objects.is_some() && wanted.is_none() => {
+        Some(format) if options.has_store() && wanted.is_none() => {
             (with_objects(format), None, whole)
         }
         Some(format) => (format, None, whole),

@@ -44,6 +44,9 @@ pub struct OpenOptions {
     pub devices: Vec<PathBuf>,
     /// The object store of a composefs image. An EROFS image opened with one is opened as composefs.
     pub objects: Option<PathBuf>,
+    /// The base directories of a composefs image, whose files it names by any path below them. Searched in this order,
+    /// after the object store.
+    pub base_dirs: Vec<PathBuf>,
     /// How the digests of objects in the image are used.
     pub verity: Verity,
     /// The fs-verity digest that a composefs image must have, in hexadecimal digits. The whole
@@ -112,7 +115,7 @@ impl OpenOptions {
     /// files outside it.
     pub(crate) fn limits_of(&self, len: u64) -> Limits {
         let mut limits = self.limits.clone();
-        if self.objects.is_none() && self.devices.is_empty() {
+        if !self.has_store() && self.devices.is_empty() {
             limits.total_bytes = limits.total_bytes_of(len);
         }
         limits
@@ -130,6 +133,11 @@ impl OpenOptions {
     pub fn objects(mut self, path: impl Into<PathBuf>) -> Self {
         self.objects = Some(path.into());
         self
+    }
+
+    /// Returns whether the image is opened with an object store or a base directory.
+    pub(crate) const fn has_store(&self) -> bool {
+        self.objects.is_some() || !self.base_dirs.is_empty()
     }
 
     /// Sets how an image [on a server](#structfield.remote) is fetched and cached.

@@ -18,6 +18,8 @@ pub struct ObjectFormat {
     pub found_as: &'static str,
     /// Opens a store to read objects.
     pub open: fn(&Path) -> io::Result<Arc<dyn ResolveBlob>>,
+    /// Opens a directory to read all files below it by the paths that an image gives.
+    pub open_base: fn(&Path) -> io::Result<Arc<dyn ResolveBlob>>,
     /// Computes the digests of an image from its bytes, by each hash that the format knows, in lower-case
     /// hexadecimal digits.
     pub digests: fn(&mut dyn Read) -> io::Result<Vec<String>>,

@@ -15,6 +15,7 @@ use forerun_vfs::{
     Metadata, NodeId, Objects, OpenWith, Place, Problem, Result, Verifier, Verity, VolumeInfo,
 };
 
+use crate::dump::below;
 use crate::error::Check;
 use crate::object::{ObjectTable, Wanted};
 use crate::ondisk::{HEADER_LEN, Header};
@@ -25,6 +26,7 @@ pub struct Composefs {
     metadata: Erofs,
     objects: ObjectTable,
     volume: VolumeInfo,
+    version: Option<u32>,
 }
 
 impl Composefs {
@@ -43,39 +45,54 @@ impl Composefs {
         let mut volume = metadata.volume().clone();
         volume.format = "composefs";
         // An EROFS image that was not made as composefs has none.
-        if let Some(header) = Header::parse(&head) {
-            let version = header.composefs_version.to_string();
+        let version = Header::parse(&head).map(|header| header.composefs_version);
+        if let Some(version) = version {
+            let version = version.to_string();
             volume.details.insert(0, ("composefs version", version));
         }
         Ok(Self {
             metadata,
             objects,
             volume,
+            version,
         })
     }
 
-    /// Returns the path in the store of the object with the contents of a regular file, or nothing if the
-    /// image holds them.
+    /// Returns the version of the format in the header, or nothing for an image without the header.
+    pub const fn version(&self) -> Option<u32> {
+        self.version
+    }
+
+    /// Returns the path that the image gives for the contents of a regular file, without the first slash, or nothing.
+    /// It can be any bytes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it cannot be told, and the errors of EROFS.
-    pub fn object_path(&self, node: NodeId) -> Result<Option<String>> {
-        let attributes = Attributes::of(&self.metadata, node)?;
-        let object = attributes.object(node)?;
-        Ok(object.map(|(name, _)| name.path()))
+    /// The errors of EROFS.
+    pub fn redirect(&self, node: NodeId) -> Result<Option<Vec<u8>>> {
+        let redirect = Attributes::of(&self.metadata, node)?.redirect;
+        Ok(redirect.as_deref().map(below))
+    }
+
+    /// Returns the EROFS with the attributes that belong to overlayfs.
+    pub(crate) const fn layer(&self) -> &Erofs {
+        &self.metadata
     }
 
     /// Returns the object with the contents of a regular file, or nothing if the image holds them.
     fn object(&self, node: NodeId) -> Result<Option<Wanted>> {
         let attributes = Attributes::of(&self.metadata, node)?;
-        let Some((name, digest)) = attributes.object(node)? else {
+        let Some((payload, digest)) = attributes.payload(node)? else {
             return Ok(None);
         };
         if digest.is_none() && self.objects.verity() == Verity::Require {
             return Err(Check::NoDigest.at(node));
         }
         let size = self.metadata.metadata(node)?.size;
-        Ok(Some(Wanted { name, digest, size }))
+        Ok(Some(Wanted {
+            payload,
+            digest,
+            size,
+        }))
     }
 
     fn is_whiteout(&self, node: NodeId) -> Result<bool> {
@@ -172,7 +189,8 @@ impl FileSystem for Composefs {
             && self.metadata.metadata(node)?.kind == FileType::Regular
             && let Ok(Some(object)) = self.object(node)
         {
-            facts.push(("object", object.name.path()));
+            let path = object.payload.path();
+            facts.push(("object", String::from_utf8_lossy(&path).into_owned()));
             let digest = object
                 .digest
                 .map_or_else(|| "none".into(), |d| d.to_string());

@@ -20,7 +20,7 @@ pub use forerun_vfs::exercise::limits;
 use crate::gc::referenced;
 use crate::overlay::{Metacopy, Shown, escape, metacopy, read_metacopy, shown};
 use crate::write::{ComposefsOptions, FileData, Files, write, write_metadata};
-use crate::{Algorithm, Composefs, Digest, ObjectName};
+use crate::{Algorithm, Composefs, Digest, ObjectName, Payload};
 
 /// Parses `bytes` as the attributes that locate the contents of a file: a redirect, a digest, the
 /// name of an attribute.
@@ -66,7 +66,10 @@ struct Anything;
 impl ResolveBlob for Anything {
     fn open(&self, blob: &BlobName) -> io::Result<Arc<dyn ReadAt>> {
         match blob {
-            BlobName::Object { path } => stays(path),
+            BlobName::Object { path } => match Payload::parse(path) {
+                Some(Payload::Object(_)) => stays(path),
+                other => assert_eq!(other, Some(Payload::Path(path.clone()))),
+            },
             // Devices belong to the inner driver.
             other @ BlobName::Device { .. } => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, other.to_string()));

@@ -12,7 +12,7 @@ use forerun_vfs::{BlobName, Error, FileSystem, FileType, Held, OpenWith, Result,
 
 use crate::digest::Digest;
 use crate::object::Stream;
-use crate::object_name::ObjectName;
+use crate::object_name::{ObjectName, Payload};
 use crate::ondisk;
 use crate::overlay::{Attributes, USER_REDIRECT, object_at};
 use crate::store::{ObjectStore, Stored};
@@ -77,7 +77,9 @@ fn expect_some(store: &ObjectStore, objects: &HashSet<ObjectName>) -> Result<()>
         Error::blob(BlobName::Object { path }, error)
     };
     for name in objects {
-        let len = store.len_of(name).map_err(|error| failed(name, error))?;
+        let len = store
+            .len_of(name.path().as_bytes())
+            .map_err(|error| failed(name, error))?;
         if len.is_some() {
             return Ok(());
         }
@@ -107,11 +109,11 @@ pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()>
         }
         held.add(NAME)?;
         let attributes = Attributes::of(&metadata, entry.node)?;
-        match (attributes.object(entry.node)?, attributes.redirect) {
-            (Some((name, _)), _) => _ = names.insert(name),
-            // Not followed by this driver, but another may.
-            (None, Some(path)) => _ = names.insert(object_at(&path, entry.node)?),
-            (None, None) => {}
+        match (attributes.payload(entry.node)?, attributes.redirect) {
+            (Some((Payload::Object(name), _)), _) => _ = names.insert(name),
+            // A path below another directory, or a redirect that only other drivers follow.
+            (_, Some(path)) => _ = names.insert(object_at(&path, entry.node)?),
+            (_, None) => {}
         }
         metadata.xattrs(entry.node, &mut |name, value| {
             if name == USER_REDIRECT {

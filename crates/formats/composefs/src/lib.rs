@@ -8,6 +8,7 @@
 
 mod digest;
 mod driver;
+mod dump;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -33,8 +34,9 @@ use forerun_vfs::{Error, Format, Magic, Measured, Result, read_head};
 
 pub use digest::Digest;
 pub use driver::Composefs;
+pub use dump::{DumpName, Escape, dump_line};
 pub use gc::{Garbage, Needed, collect};
-pub use object_name::ObjectName;
+pub use object_name::{ObjectName, Payload};
 pub use objects::Objects;
 pub use store::{Additions, ObjectStore, Source, Stored};
 pub use verity::Algorithm;
@@ -73,6 +75,7 @@ pub const OBJECTS: ObjectFormat = ObjectFormat {
     format: FORMAT.name,
     found_as: forerun_erofs::FORMAT.name,
     open: |path| Ok(Arc::new(Objects::new(ObjectStore::open(path)?))),
+    open_base: |path| Ok(Arc::new(Objects::below(ObjectStore::open(path)?))),
     digests: |image| {
         Ok(Algorithm::measure_all(image)?
             .map(|digest| digest.to_string())

@@ -11,12 +11,12 @@ use forerun_io::{BlobId, FileSource, ReadAt, Unpoisoned, u64_from, usize_from};
 use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 
 use crate::digest::Digest;
-use crate::object_name::ObjectName;
+use crate::object_name::Payload;
 
 /// The properties that the image demands of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
-    pub name: ObjectName,
+    pub payload: Payload,
     /// The digest that it must have.
     pub digest: Option<Digest>,
     pub size: u64,
@@ -25,7 +25,7 @@ pub struct Wanted {
 impl Wanted {
     fn blob_name(&self) -> BlobName {
         BlobName::Object {
-            path: self.name.path().into_bytes(),
+            path: self.payload.path(),
         }
     }
 
@@ -130,7 +130,7 @@ impl ObjectTable {
         let number = u32::try_from(next)
             .map_err(|_| Error::limit(Bound::Other, "objects of one image", limit))?;
         known.objects.push(Arc::new(Object {
-            wanted,
+            wanted: wanted.clone(),
             verified: Mutex::new(None),
         }));
         known.numbers.insert(wanted, BlobId(number));
@@ -142,10 +142,9 @@ impl ObjectTable {
     pub fn open(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
         let object = self.object(blob)?;
         let opened = self.open_checked(&object)?;
-        let wanted = object.wanted;
         opened
             .into_source()
-            .map_err(|error| Error::blob(wanted.blob_name(), error))
+            .map_err(|error| Error::blob(object.wanted.blob_name(), error))
     }
 
     /// Opens an object as [`open`](Self::open) does, if it is a file of the host.

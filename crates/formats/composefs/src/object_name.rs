@@ -1,4 +1,4 @@
-//! The names that images have for objects.
+//! The paths that images give for the contents of their files.
 
 use crate::digest::Digest;
 
@@ -35,9 +35,79 @@ impl ObjectName {
     }
 }
 
+/// The path of a redirect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Payload {
+    Object(ObjectName),
+    /// A path below a base directory: not empty, without a slash before it, without `.`, `..` and NUL bytes.
+    Path(Vec<u8>),
+}
+
+impl Payload {
+    /// Parses a path as a redirect has it, with slashes before it. Returns nothing for a path that does not stay
+    /// below a directory.
+    #[must_use]
+    pub fn parse(path: &[u8]) -> Option<Self> {
+        if let Some(name) = ObjectName::parse(path) {
+            return Some(Self::Object(name));
+        }
+        let start = path.iter().position(|&byte| byte != b'/')?;
+        let path = &path[start..];
+        let mut names = path.split(|&byte| byte == b'/');
+        let stays = names.all(|name| name != b"." && name != b".." && !name.contains(&0));
+        stays.then(|| Self::Path(path.to_vec()))
+    }
+
+    /// Returns its path in a store or below a base directory.
+    #[must_use]
+    pub fn path(&self) -> Vec<u8> {
+        match self {
+            Self::Object(name) => name.path().into_bytes(),
+            Self::Path(path) => path.clone(),
+        }
+    }
+}
+
 impl From<Digest> for ObjectName {
     fn from(digits: Digest) -> Self {
         let ostree = false;
         Self { digits, ostree }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_stays_below_its_directory() {
+        for (path, expected) in [
+            (&b"/etc/passwd"[..], &b"etc/passwd"[..]),
+            (b"//a//b", b"a//b"),
+            (b"/..a/.b/c..", b"..a/.b/c.."),
+            (b"/\xff", b"\xff"),
+        ] {
+            let payload = Payload::parse(path).unwrap();
+            assert_eq!(payload, Payload::Path(expected.to_vec()));
+        }
+        for path in [
+            &b""[..],
+            b"/",
+            b"//",
+            b"/..",
+            b"/../a",
+            b"/a/../../b",
+            b"/a/..",
+            b"/.",
+            b"/a/./b",
+            b"/a\0b",
+        ] {
+            assert_eq!(Payload::parse(path), None, "{path:?}");
+        }
+        let name = Digest::Sha512([0xab; 64]).object_path();
+        let payload = Payload::parse(format!("/{name}").as_bytes()).unwrap();
+        assert!(matches!(payload, Payload::Object(_)));
+        assert_eq!(payload.path(), name.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! An object store as the resolver of blobs for drivers.
+//! An object store, or a base directory, as the resolver of blobs for drivers.
 
 use std::fs::File;
 use std::io;
@@ -7,20 +7,29 @@ use std::sync::Arc;
 use forerun_io::{FileSource, ReadAt};
 use forerun_vfs::{BlobName, ResolveBlob};
 
-use crate::object_name::ObjectName;
+use crate::object_name::Payload;
 use crate::store::ObjectStore;
 
-/// Opens the objects that an image names, and nothing else.
+/// Opens the objects that an image names, and other files only if the directory is a base directory.
 #[derive(Debug)]
 pub struct Objects {
     store: ObjectStore,
+    is_base: bool,
 }
 
 impl Objects {
     /// Creates a resolver for the objects of `store`.
     #[must_use]
     pub const fn new(store: ObjectStore) -> Self {
-        Self { store }
+        let is_base = false;
+        Self { store, is_base }
+    }
+
+    /// Creates a resolver for all files below a directory.
+    #[must_use]
+    pub const fn below(store: ObjectStore) -> Self {
+        let is_base = true;
+        Self { store, is_base }
     }
 }
 
@@ -36,12 +45,14 @@ impl ResolveBlob for Objects {
         let BlobName::Object { path } = blob else {
             return Ok(None);
         };
-        match ObjectName::parse(path) {
-            Some(name) => self.store.open_named(&name).map(Some),
-            None => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "this is not the name of an object",
-            )),
+        let refused = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        match Payload::parse(path) {
+            Some(Payload::Object(name)) => self.store.open_path(name.path().as_bytes()).map(Some),
+            Some(Payload::Path(path)) if self.is_base => self.store.open_path(&path).map(Some),
+            Some(Payload::Path(_)) => {
+                refused("this is not the name of an object; only a base directory has files at other paths")
+            }
+            None => refused("this path leads out of the directory"),
         }
     }
 }

@@ -51,3 +51,16 @@ pub const PROBE_LEN: usize = 1028;
 pub fn is_composefs(head: &[u8]) -> bool {
     Header::parse(head).is_some() && head.get(1024..PROBE_LEN) == Some(&EROFS_MAGIC.to_le_bytes())
 }
+
+/// File types, as in `st_mode`.
+pub mod kind {
+    pub const FIFO: u16 = 0o010_000;
+    pub const CHAR: u16 = 0o020_000;
+    pub const DIRECTORY: u16 = 0o040_000;
+    pub const BLOCK: u16 = 0o060_000;
+    pub const REGULAR: u16 = 0o100_000;
+    pub const SYMLINK: u16 = 0o120_000;
+    pub const SOCKET: u16 = 0o140_000;
+    #[cfg(feature = "write")]
+    pub const MASK: u16 = 0o170_000;
+}

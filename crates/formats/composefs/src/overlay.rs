@@ -10,7 +10,7 @@ use forerun_vfs::{FileSystem, NodeId, Result};
 
 use crate::digest::Digest;
 use crate::error::Check;
-use crate::object_name::ObjectName;
+use crate::object_name::{ObjectName, Payload};
 
 /// The prefix of names that overlayfs reserves for itself.
 const RESERVED: &[u8] = b"trusted.overlay.";
@@ -28,7 +28,6 @@ pub const USER_REDIRECT: &[u8] = b"user.overlay.redirect";
 pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 
 /// On a directory that shows whiteouts: for overlayfs on top of the composefs mount, by privilege.
-#[cfg(feature = "write")]
 pub const WHITEOUTS: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteouts",
     b"user.overlay.whiteouts",
@@ -37,7 +36,6 @@ pub const WHITEOUTS: [&[u8]; 2] = [
 #[cfg(feature = "write")]
 pub const HAS_WHITEOUTS: [&[u8]; 2] = [b"trusted.overlay.overlay.opaque", b"user.overlay.opaque"];
 /// On the empty file that represents a whiteout.
-#[cfg(feature = "write")]
 pub const WHITEOUT: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteout",
     b"user.overlay.whiteout",
@@ -95,11 +93,12 @@ impl Attributes {
         Ok(found)
     }
 
-    /// Returns the object with the contents of the file, or nothing if the image holds them.
+    /// Returns the file with the contents, and the digest that it must have, or nothing if the image holds the
+    /// contents.
     ///
     /// # Errors
     /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if it cannot be told.
-    pub fn object(&self, node: NodeId) -> Result<Option<(ObjectName, Option<Digest>)>> {
+    pub fn payload(&self, node: NodeId) -> Result<Option<(Payload, Option<Digest>)>> {
         let Some(metacopy) = &self.metacopy else {
             return Ok(None);
         };
@@ -113,7 +112,12 @@ impl Attributes {
                 return Err(Check::Metacopy { len }.at(node));
             }
         };
-        Ok(Some((object_at(path, node)?, digest)))
+        // From the top of a layer, as overlayfs requires for layers of data.
+        let payload = path.starts_with(b"/").then(|| Payload::parse(path));
+        let path = path.clone();
+        let payload = payload.flatten();
+        let payload = payload.ok_or_else(|| Check::Redirect { path }.at(node))?;
+        Ok(Some((payload, digest)))
     }
 }
 
@@ -122,7 +126,6 @@ impl Attributes {
 /// # Errors
 /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if it leads elsewhere.
 pub fn object_at(path: &[u8], node: NodeId) -> Result<ObjectName> {
-    // From the top of the store, as overlayfs requires for layers of data.
     let name = path.starts_with(b"/").then(|| ObjectName::parse(path));
     let path = path.to_vec();
     name.flatten()

@@ -89,12 +89,17 @@ impl Backings {
     /// Creates the state without open files. Registers files only if the image `has_objects`, and
     /// records them in the state table of `options`.
     pub fn new(options: &MountOptions, has_objects: bool) -> Self {
-        let store = options.objects.as_deref();
         let table = options.state.as_ref().filter(|_| has_objects);
-        let stat = store.and_then(|path| rustix::fs::statfs(path).ok());
-        let kind = stat.and_then(|stat| u64::try_from(stat.f_type).ok());
+        let is_overlayfs = |path| {
+            let stat = rustix::fs::statfs::<&std::path::PathBuf>(path);
+            stat.is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(OVERLAYFS))
+        };
         Self {
-            depth: if kind == Some(OVERLAYFS) { 2 } else { 1 },
+            depth: if options.stores().any(is_overlayfs) {
+                2
+            } else {
+                1
+            },
             wanted: AtomicBool::new(has_objects),
             files: Mutex::new(Files {
                 table: table.map(Registered::new),

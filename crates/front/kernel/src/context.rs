@@ -96,8 +96,17 @@ impl Context {
         }
     }
 
-    /// Creates the superblock and a detached mount of it.
+    /// Creates the superblock and a detached, read-only mount of it.
     pub fn mount(self, options: &Options) -> Result<OwnedFd, Error> {
+        self.mount_as(attributes(options, true))
+    }
+
+    /// Creates the superblock and a detached mount of it, writable unless the options say otherwise.
+    pub fn mount_writable(self, options: &Options) -> Result<OwnedFd, Error> {
+        self.mount_as(attributes(options, options.read_only))
+    }
+
+    fn mount_as(self, attributes: MountAttrFlags) -> Result<OwnedFd, Error> {
         let before = from_file(self.fstype).map(|of| Before::look(of.readahead));
         if let Err(error) = fsconfig_create(&self.context) {
             return Err(self.refused(String::new(), error));
@@ -105,7 +114,6 @@ impl Context {
         if let Some(before) = before {
             before.lift();
         }
-        let attributes = attributes(options);
         match fsmount(&self.context, FsMountFlags::FSMOUNT_CLOEXEC, attributes) {
             Ok(mount) => Ok(mount),
             Err(error) => Err(self.refused("fsmount".to_string(), error)),
@@ -156,8 +164,9 @@ fn messages(context: &OwnedFd) -> Vec<String> {
     messages
 }
 
-fn attributes(options: &Options) -> MountAttrFlags {
-    let mut flags = MountAttrFlags::MOUNT_ATTR_RDONLY;
+fn attributes(options: &Options, read_only: bool) -> MountAttrFlags {
+    let mut flags = MountAttrFlags::empty();
+    flags.set(MountAttrFlags::MOUNT_ATTR_RDONLY, read_only);
     flags.set(MountAttrFlags::MOUNT_ATTR_NOSUID, !options.suid);
     flags.set(MountAttrFlags::MOUNT_ATTR_NODEV, !options.dev);
     flags.set(MountAttrFlags::MOUNT_ATTR_NOEXEC, !options.exec);

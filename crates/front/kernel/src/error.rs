@@ -48,6 +48,9 @@ pub enum Error {
     },
     #[error("the kernel mounts a composefs image only with its objects: objects=DIR")]
     NoObjects,
+    /// A writable layer over an image that is mounted without an overlayfs.
+    #[error("upperdir: the kernel mounts {format} without an overlayfs")]
+    NoOverlay { format: &'static str },
     /// The options ask for digest checks, but fs-verity does not protect the objects.
     #[error(
         "verity: fs-verity does not protect {}, so the kernel would refuse to open the objects",

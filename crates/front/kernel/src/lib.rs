@@ -27,5 +27,5 @@ mod verity;
 pub use error::{Error, Refusal};
 pub use mark::{image_of, is_ours};
 pub use mount::{Mounted, Way, mount};
-pub use options::{Options, Route};
+pub use options::{Options, Route, Upper};
 pub use umount::{take_down, umount};

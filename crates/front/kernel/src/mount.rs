@@ -88,19 +88,21 @@ pub fn mount(image: &Image, path: &Path, dir: &Path, options: &Options) -> Resul
     let driver = for_format(format).ok_or(Error::UnknownFormat { format })?;
     let place = mountpoint(dir)?;
     check_permission(driver.fstype)?;
-    let objects = if driver.has_objects {
-        Some(open_objects(options)?)
+    let stores = if driver.has_objects {
+        open_stores(options)?
+    } else if options.upper.is_some() {
+        return Err(Error::NoOverlay { format });
     } else {
-        None
+        Vec::new()
     };
     let source = Source::open(image, path, driver)?;
     let (mount, mut mounted) = source.mount(options)?;
-    let mount = match &objects {
-        Some(objects) => {
-            mounted.overlay = true;
-            overlay::over(&mount, &objects.name(), &source.file.marked(), options)?
-        }
-        None => mount,
+    let mount = if stores.is_empty() {
+        mount
+    } else {
+        mounted.overlay = true;
+        let stores: Vec<_> = stores.iter().map(Named::name).collect();
+        overlay::over(&mount, &stores, &source.file.marked(), options)?
     };
     mounted.entry = attach(&mount, &place)?;
     Ok(mounted)
@@ -125,13 +127,20 @@ pub fn attach(mount: &OwnedFd, place: &Mountpoint) -> Result<Option<MountEntry>,
     Ok(mount_of(mount).ok())
 }
 
-fn open_objects(options: &Options) -> Result<Named, Error> {
-    let store = options.objects.as_deref().ok_or(Error::NoObjects)?;
-    let store = Named::open(store)?;
-    if options.verity != forerun_vfs::Verity::Off {
-        verity::check(&store.path)?;
+/// Opens the directories with the files of an image, of which there is at least one.
+fn open_stores(options: &Options) -> Result<Vec<Named>, Error> {
+    if options.stores.is_empty() {
+        return Err(Error::NoObjects);
     }
-    Ok(store)
+    let mut stores = Vec::new();
+    for store in &options.stores {
+        let store = Named::open(store)?;
+        if options.verity != forerun_vfs::Verity::Off {
+            verity::check(&store.path)?;
+        }
+        stores.push(store);
+    }
+    Ok(stores)
 }
 
 struct Source<'i> {

@@ -11,7 +11,12 @@ use forerun_vfs::Verity;
 pub struct Options {
     /// Files and devices with the data outside the image, in the order of its device table.
     pub devices: Vec<PathBuf>,
-    pub objects: Option<PathBuf>,
+    /// The directories with the files of a composefs image, in the order in which overlayfs searches them.
+    pub stores: Vec<PathBuf>,
+    /// The writable layer of the overlayfs of a composefs image.
+    pub upper: Option<Upper>,
+    /// Whether a mount with a writable layer is read-only.
+    pub read_only: bool,
     /// How the kernel uses the fs-verity digests of objects.
     pub verity: Verity,
     pub suid: bool,
@@ -25,7 +30,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             devices: Vec::new(),
-            objects: None,
+            stores: Vec::new(),
+            upper: None,
+            read_only: false,
             verity: Verity::Off,
             suid: false,
             dev: false,
@@ -34,6 +41,13 @@ impl Default for Options {
             route: Route::default(),
         }
     }
+}
+
+/// The directories of a writable layer of overlayfs, on one filesystem.
+#[derive(Clone, Debug)]
+pub struct Upper {
+    pub dir: PathBuf,
+    pub work: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! The overlayfs of a composefs mount. The image's EROFS is the layer with the names; the object
-//! store is a data-only layer, reached only by redirects.
+//! store and the base directories are data-only layers, reached only by redirects. A writable layer
+//! can be on top.
 //!
 //! The EROFS mount is not attached anywhere: overlayfs gets its descriptor and holds it until the
 //! overlayfs itself is unmounted. Kernels before 6.15 accept mounts only by path, so the EROFS is
 //! attached to a temporary directory while the overlayfs is created.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -16,27 +17,28 @@ use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount};
 use crate::context::Context;
 use crate::drivers::OVERLAY;
 use crate::error::Error;
+use crate::named::Named;
 use crate::options::Options;
 
 /// Option for the layer with the names; the `+` is part of the option.
 const LOWER: &str = "lowerdir+";
 const DATA: &str = "datadir+";
 
-/// Mounts an overlayfs of `lower` and the files in `objects`. `source` is the mount source shown in
+/// Mounts an overlayfs of `lower` and the files in `stores`. `source` is the mount source shown in
 /// mountinfo.
 pub fn over(
     lower: &OwnedFd,
-    objects: &OsStr,
+    stores: &[OsString],
     source: &OsStr,
     options: &Options,
 ) -> Result<OwnedFd, Error> {
     let by_descriptor = context(source, options)?.set_fd(LOWER, lower);
-    match by_descriptor.and_then(|context| finish(context, objects, options)) {
+    match by_descriptor.and_then(|context| finish(context, stores, options)) {
         Err(Error::Refused(refusals)) => {
             for refusal in refusals {
                 tracing::debug!("{refusal}; with a temporary mountpoint then");
             }
-            by_path(lower, objects, source, options)
+            by_path(lower, stores, source, options)
         }
         done => done,
     }
@@ -45,7 +47,7 @@ pub fn over(
 /// Does the same as [`over`] on kernels that do not accept descriptors of detached mounts.
 fn by_path(
     lower: &OwnedFd,
-    objects: &OsStr,
+    stores: &[OsString],
     source: &OsStr,
     options: &Options,
 ) -> Result<OwnedFd, Error> {
@@ -59,7 +61,7 @@ fn by_path(
     attach(lower, path).map_err(|error| failed(path, error.into()))?;
     let made = context(source, options)
         .and_then(|context| context.set(LOWER, path))
-        .and_then(|context| finish(context, objects, options));
+        .and_then(|context| finish(context, stores, options));
     // The overlayfs, if it was created, has its own clone of the mount.
     let detached = rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     detached.map_err(|error| failed(path, error.into()))?;
@@ -84,8 +86,19 @@ fn context(source: &OsStr, options: &Options) -> Result<Context, Error> {
     Ok(context)
 }
 
-fn finish(context: Context, objects: &OsStr, options: &Options) -> Result<OwnedFd, Error> {
-    context.set(DATA, objects)?.mount(options)
+fn finish(mut context: Context, stores: &[OsString], options: &Options) -> Result<OwnedFd, Error> {
+    for store in stores {
+        context = context.set(DATA, store.as_os_str())?;
+    }
+    let Some(upper) = &options.upper else {
+        return context.mount(options);
+    };
+    // Open until the mount is made: their names may lead through these descriptors.
+    let (dir, work) = (Named::open(&upper.dir)?, Named::open(&upper.work)?);
+    let context = context
+        .set("upperdir", dir.name().as_os_str())?
+        .set("workdir", work.name().as_os_str())?;
+    context.mount_writable(options)
 }
 
 /// Attaches a mount to a directory that only this user can change.
@@ -114,9 +127,9 @@ mod tests {
         let lower = context.mount(&Options::default()).unwrap();
         let objects = dir.path().join("objects");
         fs::create_dir(&objects).unwrap();
-        let (objects, source) = (objects.as_os_str(), OsStr::new("/./image"));
+        let (stores, source) = ([objects.into_os_string()], OsStr::new("/./image"));
         let options = Options::default();
-        let made = by_path(&lower, objects, source, &options).unwrap();
+        let made = by_path(&lower, &stores, source, &options).unwrap();
         attach(&made, &mnt).unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         rustix::mount::unmount(&mnt, UnmountFlags::DETACH).unwrap();

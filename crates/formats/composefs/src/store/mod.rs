@@ -17,7 +17,6 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 pub use add::{Additions, Source};
 
 use crate::digest::Digest;
-use crate::object_name::ObjectName;
 
 /// Prefix and suffix of the name of a file that is being written.
 const TEMPORARY: (&str, &str) = (".forerun-", ".tmp");
@@ -94,18 +93,17 @@ impl ObjectStore {
     /// [`io::ErrorKind::NotFound`] if there is none, the errors of `openat2`, and
     /// [`io::ErrorKind::InvalidInput`] if it is not a regular file.
     pub fn open_object(&self, digest: &Digest) -> io::Result<File> {
-        self.open_named(&ObjectName::from(*digest))
+        self.open_path(digest.object_path().as_bytes())
     }
 
-    /// Opens an object as [`open_object`](Self::open_object) does, by a name that need not be a
-    /// digest alone.
+    /// Opens a file below the directory as [`open_object`](Self::open_object) does.
     ///
     /// # Errors
     /// The errors of [`open_object`](Self::open_object).
-    pub fn open_named(&self, name: &ObjectName) -> io::Result<File> {
+    pub fn open_path(&self, path: &[u8]) -> io::Result<File> {
         // So as not to hang on a pipe in an object's place.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = File::from(self.open_at(name.path().as_bytes(), flags)?);
+        let file = File::from(self.open_at(path, flags)?);
         if !file.metadata()?.is_file() {
             let kind = io::ErrorKind::InvalidInput;
             return Err(io::Error::new(kind, "not a regular file"));
@@ -118,19 +116,15 @@ impl ObjectStore {
     /// # Errors
     /// The errors of the system, except that there is none.
     pub fn object_len(&self, digest: &Digest) -> io::Result<Option<u64>> {
-        self.len_of(&ObjectName::from(*digest))
+        self.len_of(digest.object_path().as_bytes())
     }
 
-    /// Returns the length of an object as [`object_len`](Self::object_len) does, by a name that need not
-    /// be a digest alone.
+    /// Returns the length of a file below the directory as [`object_len`](Self::object_len) does.
     ///
     /// # Errors
     /// The errors of [`object_len`](Self::object_len).
-    pub fn len_of(&self, name: &ObjectName) -> io::Result<Option<u64>> {
-        match self.open_at(
-            name.path().as_bytes(),
-            OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-        ) {
+    pub fn len_of(&self, path: &[u8]) -> io::Result<Option<u64>> {
+        match self.open_at(path, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW) {
             Ok(file) => {
                 let stat = rustix::fs::fstat(file)?;
                 let is_file = FileType::from_raw_mode(stat.st_mode).is_file();

@@ -1,7 +1,8 @@
 //! Directories and other contents that the image itself holds: full blocks, and a tail that lies
 //! behind its inode if it is short.
 
-use super::flat::{Entry, Flat, FlatTree, NodeBody, kind};
+use super::flat::{Entry, Flat, FlatTree, NodeBody};
+use crate::ondisk::kind;
 use crate::verity::BLOCK;
 
 /// Bytes of an entry without its name.

@@ -9,8 +9,9 @@ use forerun_io::u64_from;
 use forerun_vfs::{Device, Timestamp};
 
 use super::data::{FileData, Files};
-use super::flat::kind;
 use crate::digest::Digest;
+use crate::dump::CONTENT_MAX;
+use crate::ondisk::kind;
 
 /// Longest line. Each field is bounded by the kernel: paths and targets at 4 KiB, all attributes of a node at 64 KiB,
 /// and each byte can be escaped by four.
@@ -18,9 +19,6 @@ const LINE_MAX: usize = 1 << 19;
 
 /// Longest path, as the kernel takes it.
 const PATH_MAX: usize = 4095;
-
-/// Longest contents that the reference implementation takes from a dump.
-const CONTENT_MAX: usize = 5000;
 
 /// The fields of a line, before the attributes.
 const FIELDS: [&str; 11] = [
@@ -73,7 +71,7 @@ pub enum DumpLineError {
     #[error(
         "the content has {len} bytes, but the size is {size}; at most {CONTENT_MAX} are allowed"
     )]
-    Content { len: usize, size: u64 },
+    Content { len: u64, size: u64 },
     #[error("the digest is not 64 or 128 hexadecimal digits")]
     Digest,
     #[error("an attribute is not NAME=VALUE")]
@@ -283,8 +281,8 @@ impl<'l> Fields<'l> {
     fn data(&self, size: u64) -> Result<Option<FileData>, Wrong> {
         let content = self.optional(9)?;
         if let Some(content) = content {
-            let len = content.len();
-            if u64_from(len) != size || len > CONTENT_MAX {
+            let len = u64_from(content.len());
+            if len != size || len > CONTENT_MAX {
                 return Err(Wrong::Content { len, size });
             }
             return Ok((size > 0).then_some(FileData::Inline(content)));

@@ -14,6 +14,7 @@ use super::data::{FileData, Files};
 use super::failed;
 use super::homes::Homes;
 use super::xattr::keeps;
+use crate::ondisk::kind;
 use crate::overlay::{
     HAS_WHITEOUTS, METACOPY, OPAQUE, REDIRECT, WHITEOUT, WHITEOUTS, escape, metacopy,
 };
@@ -57,18 +58,6 @@ pub struct FlatTree {
     pub whiteouts: bool,
     /// Whether any node has a POSIX ACL.
     pub acls: bool,
-}
-
-/// File types, as in `st_mode`.
-pub mod kind {
-    pub const FIFO: u16 = 0o010_000;
-    pub const CHAR: u16 = 0o020_000;
-    pub const DIRECTORY: u16 = 0o040_000;
-    pub const BLOCK: u16 = 0o060_000;
-    pub const REGULAR: u16 = 0o100_000;
-    pub const SYMLINK: u16 = 0o120_000;
-    pub const SOCKET: u16 = 0o140_000;
-    pub const MASK: u16 = 0o170_000;
 }
 
 /// Mode of the whiteouts that hide the store.

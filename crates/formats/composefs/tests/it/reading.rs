@@ -221,19 +221,15 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
     std::fs::create_dir_all(store.join("aa")).unwrap();
     std::fs::write(dir.path().join("secret"), content(1000)).unwrap();
     let rest = "b".repeat(62);
-    let paths: [&[u8]; 10] = [
-        b"etc/passwd",
+    let outside: [&[u8]; 6] = [
         b"../secret",
         b"aa/../../secret",
-        b"/etc/passwd",
         b"",
-        b"aa",
+        b".",
         format!("../{}", "b".repeat(62)).leak().as_bytes(),
-        format!("aa/{rest}b").leak().as_bytes(),
-        format!("aa/{rest}/x").leak().as_bytes(),
-        format!("AA/{rest}").leak().as_bytes(),
+        b"aa/..",
     ];
-    for path in paths {
+    for path in outside {
         let image = redirected(Some(path), None);
         let counting = Counting::new(&store);
         let blobs: Arc<dyn ResolveBlob> = Arc::<Counting>::clone(&counting);
@@ -253,12 +249,66 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
         };
         assert!(counting.objects.open(&name).is_err());
     }
+    std::fs::create_dir(store.join("etc")).unwrap();
+    std::fs::write(store.join("etc/passwd"), content(1000)).unwrap();
+    for path in [
+        "etc/passwd".to_string(),
+        "/etc/passwd".to_string(),
+        "aa".to_string(),
+        format!("aa/{rest}b"),
+        format!("aa/{rest}/x"),
+        format!("AA/{rest}"),
+    ] {
+        let image = redirected(Some(path.as_bytes()), None);
+        let reader = open(&image, objects(&store), Verity::Off).unwrap();
+        let error = read(&reader, "file").unwrap_err();
+        assert!(is_blob(&error), "{path}: {error}");
+        let told = "this is no name of an object; a base directory has files of any path";
+        assert!(error.to_string().contains(told), "{error}");
+    }
     let image = redirected(None, None);
     let reader = open(&image, objects(&store), Verity::Off).unwrap();
     let error = read(&reader, "file").unwrap_err();
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
     let told = "the contents are in an object, but the image does not name it";
     assert!(error.to_string().contains(told), "{error}");
+}
+
+#[test]
+fn files_below_a_base_directory_are_read_by_their_paths() {
+    let dir = forerun_testkit::temp_dir("composefs-base");
+    let base = dir.path().join("base");
+    std::fs::create_dir_all(base.join("etc/ssh")).unwrap();
+    std::fs::write(base.join("etc/ssh/a file"), content(1000)).unwrap();
+    std::fs::write(dir.path().join("secret"), content(1000)).unwrap();
+    symlink("../secret", base.join("link")).unwrap();
+    symlink("/etc", base.join("elsewhere")).unwrap();
+    let below = || Objects::below(ObjectStore::open(&base).unwrap());
+    let digest = Algorithm::Sha512.digest(&content(1000));
+    for (path, digest) in [
+        ("etc/ssh/a file", None),
+        ("//etc//ssh/a file", None),
+        ("etc/ssh/a file", Some(digest)),
+    ] {
+        let image = redirected(Some(path.as_bytes()), digest);
+        let reader = open(&image, Arc::new(below()), Verity::On).unwrap();
+        assert_eq!(read(&reader, "file").unwrap(), content(1000), "{path}");
+    }
+    let wrong = redirected(Some(b"etc/ssh/a file"), Some(Digest::Sha512([1; 64])));
+    let reader = open(&wrong, Arc::new(below()), Verity::On).unwrap();
+    assert!(is_blob(&read(&reader, "file").unwrap_err()));
+    for path in [
+        "link",
+        "elsewhere/passwd",
+        "etc",
+        "etc/none",
+        "etc/ssh/a file/",
+    ] {
+        let image = redirected(Some(path.as_bytes()), None);
+        let reader = open(&image, Arc::new(below()), Verity::Off).unwrap();
+        let error = read(&reader, "file").unwrap_err();
+        assert!(is_blob(&error), "{path}: {error}");
+    }
 }
 
 #[test]

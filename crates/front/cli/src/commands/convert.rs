@@ -66,6 +66,9 @@ pub struct FromArgs {
     /// Object store of a composefs IMAGE
     #[arg(help_heading = "Image", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub from_objects: Option<PathBuf>,
+    /// Directory below which a composefs IMAGE names files by any path; repeat to search several in order
+    #[arg(help_heading = "Image", long = "basedir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub base_dirs: Vec<PathBuf>,
     /// Check objects of IMAGE against their digests before use [default: off]
     #[arg(help_heading = "Image", long, value_name = "MODE")]
     pub verity: Option<VerityMode>,
@@ -116,6 +119,7 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     let targets = blob.iter().chain([&target]);
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
     let image = context.open_prepared(prepared, None)?;
+    args.format.keep(&image, &mut writer);
     let options = ImageOptions {
         exclude,
         xattrs: changes.want_xattrs(),
@@ -165,6 +169,7 @@ impl ConvertArgs {
                 device: from.device.clone(),
                 store: StoreArgs {
                     objects: from.from_objects.clone(),
+                    base_dirs: from.base_dirs.clone(),
                     verity: from.verity,
                     digest: None,
                 },

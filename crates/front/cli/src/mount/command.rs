@@ -28,7 +28,7 @@ const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub fn run(context: &Context, args: &MountArgs, program: &OsStr, words: &[OsString]) -> Result {
-    let (options, _) = super::parse_options(context, args)?;
+    let options = super::parse_options(context, args)?.options;
     if options.remount {
         return Err(Failure::usage(
             "remount changes a mount, and cannot run a command",

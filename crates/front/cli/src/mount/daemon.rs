@@ -96,7 +96,7 @@ pub fn used_devices(args: &MountArgs, options: &MountOptions) -> Option<Vec<(u32
     let mut paths = vec![Path::new("."), &program, &args.image];
     paths.extend(args.layers.iter().map(PathBuf::as_path));
     paths.extend(options.devices.iter().map(PathBuf::as_path));
-    paths.extend(options.objects.as_deref());
+    paths.extend(options.stores().map(PathBuf::as_path));
     paths.extend(args.log.as_deref());
     let metadata = paths.into_iter().filter_map(|path| path.metadata().ok());
     let device = |dev| (rustix::fs::major(dev), rustix::fs::minor(dev));

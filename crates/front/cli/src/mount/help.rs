@@ -34,7 +34,12 @@ Mount options (-o, and the fourth field of /etc/fstab):
   restarts=N             replace a serving process that dies, at most N times a
                          minute [default: 2]; 0: never
   objects=DIR            object store of a composefs image
+  basedir=DIR            directory of files that a composefs image names by
+                         path; repeat for each
   verity=MODE            check objects before use: off, on or require
+  upperdir=DIR, workdir=DIR
+                         with --via kernel: writable layer over a composefs
+                         image, as of overlayfs
   digest=HEX             refuse a composefs image with another fs-verity digest
   device=PATH            device with data of the image; repeat for each
   readahead=N            bytes to read ahead of sequential readers; 0: none

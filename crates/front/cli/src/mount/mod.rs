@@ -63,7 +63,7 @@ pub use helper::{as_mount_helper, as_umount_helper, helper_status};
 pub use supervisor::run_supervisor;
 pub use via::Via;
 pub use words::option_words;
-use words::parse_options;
+use words::{Parsed, parse_options};
 
 /// Mounts. In the foreground, returns when the mount has ended, otherwise when it answers. With a
 /// command, returns when the command has ended.
@@ -75,7 +75,11 @@ pub fn run(context: &Context, args: &MountArgs) -> Result {
 }
 
 fn mount(context: &Context, args: &MountArgs) -> Result {
-    let (mut options, via) = parse_options(context, args)?;
+    let Parsed {
+        mut options,
+        via,
+        upper,
+    } = parse_options(context, args)?;
     if outside::is_it() {
         return outside::run(args, &mut options);
     }
@@ -100,7 +104,7 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
     let in_background = is_in_background();
     if !in_background {
         present::refuse(&args.dir, via)?;
-        if let Some(exit) = via::by_kernel(context, args, &options, via)? {
+        if let Some(exit) = via::by_kernel(context, args, &options, via, upper.as_ref())? {
             return Ok(exit);
         }
     }
@@ -294,6 +298,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             device: options.devices.clone(),
             store: StoreArgs {
                 objects: options.objects.clone(),
+                base_dirs: options.base_dirs.clone(),
                 verity: Some(options.verity.into()),
                 digest: options.digest.clone(),
             },

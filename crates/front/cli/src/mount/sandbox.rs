@@ -102,8 +102,8 @@ pub fn open(
         let image = source::prepare_file(&image_args(args, options), readable)?;
         return open_image(context, image, trace, None);
     }
-    let needs_store = inherited.is_none() && options.objects.is_none();
-    if options.objects.is_some() {
+    let needs_store = inherited.is_none() && options.stores().next().is_none();
+    if options.stores().next().is_some() {
         begin_state(is_kept && inherited.is_none(), options)?;
     }
     let image = context.prepare(&image_args(args, options))?;
@@ -186,9 +186,9 @@ fn sandbox(args: &MountArgs, options: &MountOptions) -> Sandbox {
     if args.metrics.is_some() {
         sandbox = sandbox.sockets(Sockets::New);
     }
-    if let Some(objects) = &options.objects {
+    for store in options.stores() {
         // Object files are passed to the kernel, which reads them itself.
-        sandbox = sandbox.lend(objects).keep(Capabilities::SYS_ADMIN);
+        sandbox = sandbox.lend(store).keep(Capabilities::SYS_ADMIN);
     }
     sandbox
 }

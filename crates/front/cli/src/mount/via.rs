@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 
 use forerun::unstable::DiskImage;
 use forerun_fuse::MountOptions;
-use forerun_kernel::{Error, Mounted, Options};
+use forerun_kernel::{Error, Mounted, Options, Upper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -62,7 +62,12 @@ pub fn by_kernel(
     args: &MountArgs,
     options: &MountOptions,
     via: Via,
+    upper: Option<&Upper>,
 ) -> Result<Option<Exit>> {
+    if let (Some(_), Via::Auto | Via::Fuse) = (upper, via) {
+        let message = "upperdir= and workdir= are options of a mount by the kernel";
+        return Err(Failure::usage(message).hint("add --via kernel"));
+    }
     if via == Via::Fuse {
         return Ok(None);
     }
@@ -90,7 +95,9 @@ pub fn by_kernel(
     // An interrupt in between would leave a loop device behind, so it has to wait.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     let mut signals = signals.map_err(|error| failed("handling signals", &error))?;
-    match forerun_kernel::mount(&image, &args.image, &args.dir, &kernel_options(options)) {
+    let mut kernel = kernel_options(options);
+    kernel.upper = upper.cloned();
+    match forerun_kernel::mount(&image, &args.image, &args.dir, &kernel) {
         Ok(mounted) => {
             for refusal in &mounted.refusals {
                 tracing::info!("the kernel refused: {refusal}");
@@ -98,7 +105,7 @@ pub fn by_kernel(
             if signals.pending().next().is_some() {
                 return umount::take_back(mounted.entry.as_ref()).map(Some);
             }
-            if options.rw_asked && args.helper.is_none() {
+            if options.rw_asked && upper.is_none() && args.helper.is_none() {
                 context.note("the kernel mounts images read-only");
             }
             told(context, &mounted, via);
@@ -169,6 +176,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
     rest.size = default.size;
     rest.devices.clone_from(&default.devices);
     rest.objects.clone_from(&default.objects);
+    rest.base_dirs.clone_from(&default.base_dirs);
     rest.verity = default.verity;
     rest.digest.clone_from(&default.digest);
     rest.allow_other = default.allow_other;
@@ -187,7 +195,8 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
 fn kernel_options(options: &MountOptions) -> Options {
     let mut kernel = Options::default();
     kernel.devices.clone_from(&options.devices);
-    kernel.objects.clone_from(&options.objects);
+    kernel.stores = options.stores().cloned().collect();
+    kernel.read_only = options.ro_asked;
     kernel.verity = options.verity;
     kernel.suid = options.suid;
     kernel.dev = options.dev;
@@ -263,7 +272,10 @@ mod tests {
         let args = parse(&[]);
         for (list, expected) in [
             ("", None),
-            ("ro,offset=1,size=2,device=x,objects=y,verity=on", None),
+            (
+                "ro,offset=1,size=2,device=x,objects=y,basedir=z,verity=on",
+                None,
+            ),
             ("allow_other,default_permissions,suid,dev,noexec", None),
             ("cache=1M", Some("cache=")),
             ("nolargeblocks", Some("nolargeblocks")),

@@ -1,18 +1,27 @@
 //! The words of `-o`: those of the mounting crate, and those of the command.
 
 use forerun_fuse::MountOptions;
+use forerun_kernel::Upper;
 
 use super::{MountArgs, Via, is_in_background, partition};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::nearest::nearest;
 
-pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOptions, Via)> {
+pub struct Parsed {
+    pub options: MountOptions,
+    pub via: Via,
+    /// The writable layer of a mount by the kernel.
+    pub upper: Option<Upper>,
+}
+
+pub fn parse_options(context: &Context, args: &MountArgs) -> Result<Parsed> {
     let usage = |error: forerun_fuse::OptionError| Failure::usage(error.to_string());
     let sloppy = args.helper.is_some_and(|call| call.sloppy);
     let mut options = MountOptions::default();
     options.permissive = args.like.permissive;
     let (mut via, mut partition) = (None, None);
+    let (mut upper, mut work) = (None, None);
     for list in &args.options {
         let mut unknown = options.apply_known(list).map_err(usage)?;
         for word in &unknown {
@@ -21,6 +30,11 @@ pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOption
             }
             if let Some(asked) = partition::from_option(word) {
                 partition = Some(asked?);
+            }
+            match word.split_once('=') {
+                Some(("upperdir", dir)) => upper = Some(dir.into()),
+                Some(("workdir", dir)) => work = Some(dir.into()),
+                _ => {}
             }
         }
         unknown.retain(|word| !is_own(word));
@@ -43,10 +57,22 @@ pub fn parse_options(context: &Context, args: &MountArgs) -> Result<(MountOption
     if let Some(number) = args.partition.or(partition) {
         partition::set(args, &mut options, number)?;
     }
-    Ok((options, via))
+    let upper = match (upper, work) {
+        (Some(dir), Some(work)) => Some(Upper { dir, work }),
+        (None, None) => None,
+        _ => {
+            let message = "upperdir= and workdir= are given together or not at all";
+            return Err(Failure::usage(message));
+        }
+    };
+    Ok(Parsed {
+        options,
+        via,
+        upper,
+    })
 }
 
-const OWN: [&str; 2] = ["via=", "partition="];
+const OWN: [&str; 4] = ["via=", "partition=", "upperdir=", "workdir="];
 
 /// Returns the words of all mount options. Those with a value end with `=`.
 pub fn option_words() -> Vec<String> {
@@ -68,5 +94,6 @@ fn option_meant(word: &str) -> Option<String> {
 
 /// Returns whether a mount option belongs to the command. The mounting crate does not know it.
 fn is_own(word: &str) -> bool {
-    Via::from_option(word).is_some() || partition::from_option(word).is_some()
+    let is_layer = word.starts_with("upperdir=") || word.starts_with("workdir=");
+    is_layer || Via::from_option(word).is_some() || partition::from_option(word).is_some()
 }

@@ -117,7 +117,7 @@ pub fn run(context: &Context, args: &RunArgs) -> Result {
     let mut child = Child::start(&plan)?;
     context.confine(&prepared.with_index(sandbox(&image, changes.as_ref())));
     let opened = context.open_prepared(prepared, None)?;
-    if image.source.store.objects.is_none() {
+    if image.source.store.dirs().next().is_none() {
         objects::refuse_without_store(
             &opened,
             "--objects DIR names the directory with the objects",
@@ -211,8 +211,8 @@ fn sandbox(image: &ImageArgs, changes: Option<&OverlayDir>) -> Sandbox {
         .sockets(Sockets::Open)
         .read("/proc")
         .write_file("/dev/null");
-    if let Some(objects) = &image.source.store.objects {
-        sandbox = sandbox.lend(objects).keep(Capabilities::SYS_ADMIN);
+    for store in image.source.store.dirs() {
+        sandbox = sandbox.lend(store).keep(Capabilities::SYS_ADMIN);
     }
     match changes {
         Some(changes) => changes.sandbox(sandbox),

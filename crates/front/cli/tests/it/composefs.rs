@@ -488,6 +488,154 @@ fn objects_named_by_sha512_are_read_verified_and_collected() {
     }
 }
 
+/// Makes an image whose files are named by paths, as NixOS does for /etc, with mkcomposefs.
+fn by_paths(at: &Path) {
+    for (path, text) in [
+        ("base/etc/a", "one"),
+        ("second/etc/a", "xxx"),
+        ("second/b c", "two"),
+    ] {
+        let path = at.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let lines = "/ 0 40755 2 0 0 0 5.0 - - -\n/a 3 100644 1 0 0 0 5.0 etc/a - -\n\
+                 /b 3 100644 1 0 0 0 5.0 b\\x20c - -\n/o 3 100644 1 0 0 0 5.0 ../out - -\n";
+    fs::write(at.join("dump"), lines).unwrap();
+    fs::write(at.join("out"), "out").unwrap();
+    let forerun = command(&["--version"]);
+    std::os::unix::fs::symlink(forerun.get_program(), at.join("mkcomposefs")).unwrap();
+    let mut make = Command::new(at.join("mkcomposefs"));
+    let made = make.args(["--from-file", "dump", "image"]).current_dir(at);
+    assert!(made.status().unwrap().success());
+}
+
+#[test]
+fn files_are_named_by_paths_below_base_directories() {
+    let dir = temp_dir("composefs-base");
+    let at = dir.path();
+    by_paths(at);
+    let both = ["--basedir", "base", "--basedir", "second"];
+    for (name, text) in [("/a", "one"), ("/b", "two")] {
+        let cat = [&["cat"], &both[..], &["image", name]].concat();
+        assert_eq!(forerun(at, &cat).ok().text(), text);
+    }
+    let refused = forerun(at, &["cat", "--objects", "base", "image", "/a"]);
+    let told = "this is no name of an object; a base directory has files of any path";
+    assert!(refused.stderr.contains(told), "{}", refused.stderr);
+    let missing = forerun(at, &["cat", "--basedir", "base", "image", "/b"]);
+    assert_ne!(missing.code, Some(0));
+    let out = forerun(at, &[&["cat"], &both[..], &["image", "/o"]].concat());
+    assert_eq!(out.code, Some(1), "{}", out.stderr);
+    let gc = forerun(at, &["gc", "--delete", "--objects", "base", "image"]);
+    assert_ne!(gc.code, Some(0));
+    assert!(at.join("base/etc/a").exists());
+    let convert = ["convert", "-q", "--format", "squashfs", "--exclude", "/o"];
+    forerun(at, &[&convert[..], &both, &["image", "sqsh"]].concat()).ok();
+    assert_eq!(forerun(at, &["cat", "sqsh", "/b"]).ok().text(), "two");
+
+    if !require::root() || !require::fuse() {
+        return;
+    }
+    fs::create_dir(at.join("mnt")).unwrap();
+    for via in ["fuse", "kernel"] {
+        let words = ["mount", "--via", via, "-o", "basedir=base,basedir=second"];
+        let mounted = forerun(at, &[&words[..], &["image", "mnt"]].concat());
+        if via == "kernel" && !require::that(mounted.code == Some(0), "kernel mounts of composefs")
+        {
+            continue;
+        }
+        mounted.ok();
+        assert_eq!(
+            fs::read_to_string(at.join("mnt/a")).unwrap(),
+            "one",
+            "{via}"
+        );
+        assert_eq!(
+            fs::read_to_string(at.join("mnt/b")).unwrap(),
+            "two",
+            "{via}"
+        );
+        assert!(fs::read(at.join("mnt/o")).is_err(), "{via}");
+        forerun(at, &["umount", "mnt"]).ok();
+    }
+}
+
+#[test]
+fn a_writable_layer_is_mounted_by_the_kernel() {
+    if !require::root() {
+        return;
+    }
+    let dir = made();
+    let at = dir.path();
+    for name in ["mnt", "up,per", "work"] {
+        fs::create_dir(at.join(name)).unwrap();
+    }
+    let options = "objects=store,upperdir=up\\,per,workdir=work";
+    let mount = |more: &[&str], options: &str| {
+        let words = [&["mount"], more, &["-o", options, "image", "mnt"]].concat();
+        forerun(at, &words)
+    };
+    for (via, options) in [("fuse", options), ("kernel", "objects=store,upperdir=work")] {
+        assert_eq!(mount(&["--via", via], options).code, Some(2));
+    }
+    let mounted = mount(&["--via", "kernel"], options);
+    if !require::that(mounted.code == Some(0), "kernel mounts of composefs") {
+        return;
+    }
+    fs::write(at.join("mnt/new"), "new").unwrap();
+    fs::write(at.join("mnt/large"), "changed").unwrap();
+    fs::remove_file(at.join("mnt/small")).unwrap();
+    forerun(at, &["umount", "mnt"]).ok();
+    assert_eq!(fs::read(at.join("up,per/new")).unwrap(), b"new");
+    mount(&["--via", "kernel"], &format!("{options},ro")).ok();
+    assert_eq!(fs::read(at.join("mnt/large")).unwrap(), b"changed");
+    assert!(!at.join("mnt/small").exists());
+    assert!(fs::write(at.join("mnt/new"), "").is_err());
+    forerun(at, &["umount", "mnt"]).ok();
+}
+
+/// Checks that converting keeps the version: the image is the same.
+#[test]
+fn a_converted_image_keeps_its_version() {
+    let dir = made();
+    let at = dir.path();
+    for version in ["0", "1"] {
+        let pack = [
+            "pack",
+            "-q",
+            "--force",
+            "--format",
+            "composefs",
+            "--objects",
+            "store",
+        ];
+        let pack = [&pack[..], &["--format-version", version, "tree", "image"]].concat();
+        forerun(at, &pack).ok();
+        let convert = [
+            "convert",
+            "-q",
+            "--force",
+            "--format",
+            "composefs",
+            "--objects",
+            "store",
+        ];
+        let convert = [&convert[..], &["--from-objects", "store"]].concat();
+        forerun(at, &[&convert[..], &["image", "same"]].concat()).ok();
+        let [image, same] = ["image", "same"].map(|name| fs::read(at.join(name)).unwrap());
+        assert!(image == same, "version {version}");
+        let other = [
+            "--format-version",
+            if version == "0" { "1" } else { "0" },
+            "image",
+            "other",
+        ];
+        forerun(at, &[&convert[..], &other].concat()).ok();
+        assert!(fs::read(at.join("other")).unwrap() != image);
+    }
+}
+
 /// Checks the names of objects and the digest of the image against those of `fsverity`.
 #[test]
 fn a_tree_packed_with_sha512_has_its_digests_everywhere() {

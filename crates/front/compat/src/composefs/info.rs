@@ -1,13 +1,15 @@
 //! `composefs-info`: lists what composefs images hold and refer to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use forerun::Image;
-use forerun::unstable::composefs::{Algorithm, Composefs};
-use forerun::vfs::{FileType, Held};
+use forerun::unstable::composefs::{
+    Algorithm, Composefs, DumpName, Escape, ObjectStore, Payload, dump_line,
+};
+use forerun::vfs::{FileType, Held, Metadata, NodeId};
 use forerun_sandbox::Sandbox;
 
 use super::mkfs::hash;
@@ -26,6 +28,8 @@ pub const USAGE: &str = "\
 Usage: composefs-info [--basedir=PATH] [--filter=NAME]... COMMAND FILE...
 
   ls IMAGE...               list the files of images
+  dump IMAGE...             print all nodes, as mkcomposefs --from-file reads
+                            them
   objects IMAGE...          list the objects that images refer to
   missing-objects IMAGE...  list objects that the store lacks; needs --basedir
   measure-file FILE...      print the fs-verity digests of files
@@ -80,6 +84,7 @@ impl Choices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InfoWork {
     List,
+    Dump,
     Objects,
     Missing,
     Measure,
@@ -88,6 +93,7 @@ enum InfoWork {
 /// The commands and their names.
 const COMMANDS: &[(&str, InfoWork)] = &[
     ("ls", InfoWork::List),
+    ("dump", InfoWork::Dump),
     ("objects", InfoWork::Objects),
     ("missing-objects", InfoWork::Missing),
     ("measure-file", InfoWork::Measure),
@@ -158,13 +164,11 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
         return out.finish();
     }
     let basedir = call.choices.basedir.as_deref();
-    if let Some(dir) = basedir {
-        // Without this check, all objects would be listed as missing.
-        let failed = |error: std::io::Error| Failure::source(&error).of(dir.display());
-        if !dir.metadata().map_err(failed)?.is_dir() {
-            return Err(failed(std::io::ErrorKind::NotADirectory.into()));
-        }
-    }
+    let open = |dir: &Path| {
+        let opened = ObjectStore::open(dir);
+        opened.map_err(|error| Failure::source(&error).of(dir.display()))
+    };
+    let store = basedir.map(open).transpose()?;
     let prepared = call.files.iter().map(|image| {
         let args = ImageArgs {
             image: PathBuf::from(image),
@@ -190,109 +194,119 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
         let named = |failure: Failure| failure.of(Path::new(name).display());
         match call.work {
             InfoWork::List => list(&image, &call.choices, &mut out).map_err(named)?,
+            InfoWork::Dump => dump(&image, &call.choices, &mut out).map_err(named)?,
             _ => collect(&image, &call.choices, &mut objects).map_err(named)?,
         }
     }
     for object in objects {
-        if let (Some(dir), InfoWork::Missing) = (basedir, call.work) {
-            let path = dir.join(&object);
-            let found = path.try_exists();
-            if found.map_err(|error| Failure::source(&error).of(path.display()))? {
-                continue;
-            }
+        if let (Some(store), InfoWork::Missing) = (&store, call.work)
+            && is_in(store, &object)?
+        {
+            continue;
         }
-        out.line(object)?;
+        out.name(&object)?;
+        out.text("\n")?;
     }
     out.finish()
 }
 
-/// Returns the path of the object with the contents of a file, if it is one.
-fn object_of(image: &Image, node: forerun::vfs::NodeId) -> Result<Option<String>> {
-    let missing = || Failure::usage("the image was opened as another format");
-    let driver: &Composefs = image.driver().ok_or_else(missing)?;
-    Ok(driver.object_path(node)?)
+/// Returns whether the store has a regular file at a path that an image gives.
+fn is_in(store: &ObjectStore, path: &[u8]) -> Result<bool> {
+    let Some(payload) = Payload::parse(path) else {
+        return Ok(false);
+    };
+    let len = store.len_of(&payload.path());
+    let len = len.map_err(|error| Failure::source(&error).at(path))?;
+    Ok(len.is_some())
+}
+
+fn driver(image: &Image) -> Result<&Composefs> {
+    let driver = image.driver();
+    driver.ok_or_else(|| Failure::usage("the image was opened as another format"))
+}
+
+/// Passes each node that the options choose, with its path without a slash before it.
+fn each_node(
+    image: &Image,
+    choices: &Choices,
+    visit: &mut dyn FnMut(&[u8], NodeId, &Metadata) -> Result<()>,
+) -> Result<()> {
+    for entry in image.reader().walk(image.reader().fs().root()) {
+        let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
+        if !entry.path.is_empty() && !choices.takes(&entry.path) {
+            continue;
+        }
+        let failed = |error| Failure::from(error).at(&entry.path);
+        let metadata = entry.metadata.map_err(failed)?;
+        visit(&entry.path, entry.node, &metadata).map_err(|failure| failure.at(&entry.path))?;
+    }
+    Ok(())
 }
 
 /// Prints the files, with a tab and the object or the target behind the names.
 fn list(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
-    let fs = image.reader().fs();
-    for entry in image.reader().walk(fs.root()) {
-        let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
-        if entry.path.is_empty() || !choices.takes(&entry.path) {
-            continue;
+    let fs = driver(image)?;
+    each_node(image, choices, &mut |path, node, metadata| {
+        if path.is_empty() {
+            return Ok(());
         }
-        let metadata = entry
-            .metadata
-            .map_err(|error| Failure::from(error).at(&entry.path))?;
-        let path = [b"/", entry.path.as_slice()].concat();
-        out.text(escaped(&path, Blank::Kept))?;
+        let mut line = Vec::new();
+        Escape::default().push(&[b"/", path].concat(), &mut line);
         match metadata.kind {
             FileType::Regular => {
-                if let Some(object) =
-                    object_of(image, entry.node).map_err(|failure| failure.at(&entry.path))?
-                {
-                    out.text(format!("\t@ {object}"))?;
+                if let Some(object) = fs.redirect(node)? {
+                    line.extend(b"\t@ ");
+                    Escape::BLANK.push(&object, &mut line);
                 }
             }
             FileType::Symlink => {
-                out.text("\t-> ")?;
-                out.text(escaped(&fs.read_link(entry.node)?, Blank::Escaped))?;
+                line.extend(b"\t-> ");
+                Escape::BLANK.push(&image.reader().fs().read_link(node)?, &mut line);
             }
-            FileType::Directory => out.text("/\t")?,
+            FileType::Directory => line.extend(b"/\t"),
             _ => {}
         }
-        out.text("\n")?;
-    }
-    Ok(())
+        out.line(line)
+    })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Blank {
-    Kept,
-    Escaped,
-}
-
-/// Escapes a text as the program of composefs does.
-fn escaped(text: &[u8], blank: Blank) -> String {
-    let mut out = String::with_capacity(text.len());
-    for &byte in text {
-        match byte {
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            b' ' if blank == Blank::Kept => out.push(' '),
-            b'!'..=b'~' => out.push(char::from(byte)),
-            _ => {
-                let hex = format!("\\x{byte:02x}");
-                out.push_str(&hex);
-            }
+/// Prints a line with all that the image has for each node.
+fn dump(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
+    let fs = driver(image)?;
+    let reader = image.reader();
+    let mut held = Held::new(reader.limits());
+    let mut seen: HashMap<NodeId, Vec<u8>> = HashMap::new();
+    each_node(image, choices, &mut |path, node, metadata| {
+        let path = [b"/", path].concat();
+        let link_to = seen.get(&node).map(Vec::as_slice);
+        let name = DumpName {
+            path: &path,
+            link_to,
+        };
+        let line = dump_line(fs, node, &name, |len| {
+            Ok(reader.read(node, 0, len)?.to_vec())
+        })?;
+        out.text(line)?;
+        if metadata.nlink != 1 && !metadata.is_dir() && link_to.is_none() {
+            held.add(path.len())?;
+            seen.insert(node, path);
         }
-    }
-    out
+        Ok(())
+    })
 }
 
-fn collect(image: &Image, choices: &Choices, objects: &mut BTreeSet<String>) -> Result<()> {
+fn collect(image: &Image, choices: &Choices, objects: &mut BTreeSet<Vec<u8>>) -> Result<()> {
+    let fs = driver(image)?;
     let mut held = Held::new(image.reader().limits());
-    for entry in image.reader().walk(image.reader().fs().root()) {
-        let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
-        if entry.path.is_empty() || !choices.takes(&entry.path) {
-            continue;
-        }
-        let metadata = entry
-            .metadata
-            .map_err(|error| Failure::from(error).at(&entry.path))?;
-        if metadata.kind != FileType::Regular {
-            continue;
-        }
-        if let Some(object) =
-            object_of(image, entry.node).map_err(|failure| failure.at(&entry.path))?
+    each_node(image, choices, &mut |_, node, metadata| {
+        if metadata.is_file()
+            && let Some(object) = fs.redirect(node)?
         {
             held.add(object.len())?;
             objects.insert(object);
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -307,7 +321,7 @@ mod tests {
         for line in [
             &[][..],
             &["ls"],
-            &["dump", "a"],
+            &["dumps", "a"],
             &["missing-objects", "a"],
             &["--filter=x/y", "ls", "a"],
         ] {

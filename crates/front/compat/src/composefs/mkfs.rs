@@ -47,7 +47,8 @@ output.
   --skip-devices          leave out devices and whiteouts
   --skip-xattrs           leave out extended attributes
   --user-xattrs           keep only user.* attributes
-  --min-version=N, --max-version=N   versions of the format, 0 or 1
+  --min-version=N, --max-version=N   versions of the format, 0 or 1; where one is
+                          given, the other is 0 [default: 0 and 1]
   --threads=N             number of threads that read
   --help, --version
 ";
@@ -78,11 +79,11 @@ pub const TABLE: &[Opt<MkComposefs>] = options! {
         Ok(())
     });
     "--min-version" => Value("mkcomposefs: {}: not a number up to 1", |call, value| {
-        call.options.min_version = up_to(VERSIONS, value)?;
+        call.min_version = Some(up_to(VERSIONS, value)?);
         Ok(())
     });
     "--max-version" => Value("mkcomposefs: {}: not a number up to 1", |call, value| {
-        call.options.max_version = up_to(VERSIONS, value)?;
+        call.max_version = Some(up_to(VERSIONS, value)?);
         Ok(())
     });
     "--threads" => Value("mkcomposefs: {}: not a number up to 1024", |call, value| {
@@ -117,6 +118,8 @@ pub struct MkComposefs {
     skip_devices: bool,
     skip_xattrs: bool,
     user_xattrs: bool,
+    min_version: Option<u32>,
+    max_version: Option<u32>,
     options: ComposefsOptions,
 }
 
@@ -142,6 +145,11 @@ fn parse(words: &[OsString]) -> Parsed<MkComposefs> {
     }
     if call.from_file {
         call.options.objects = None;
+    }
+    if call.min_version.or(call.max_version).is_some() {
+        let min = call.min_version.unwrap_or(0);
+        call.options.min_version = min;
+        call.options.max_version = call.max_version.unwrap_or(0).max(min);
     }
     match call.options.validate() {
         Ok(()) => Ok(call),
@@ -355,6 +363,16 @@ mod tests {
         let call = parse(&words(&["--digest-store=s", "--print-digest", "d", "i"])).unwrap();
         assert_eq!(call.options.objects, Some("s".into()));
         assert!(call.print_digest && call.image == Some("i".into()));
+        for (line, versions) in [
+            (&["d", "i"][..], (0, 1)),
+            (&["--min-version=0", "d", "i"], (0, 0)),
+            (&["--max-version=1", "d", "i"], (0, 1)),
+            (&["--min-version=1", "--max-version=0", "d", "i"], (1, 1)),
+        ] {
+            let options = parse(&words(line)).unwrap().options;
+            let found = (options.min_version, options.max_version);
+            assert_eq!(found, versions, "{line:?}");
+        }
         for line in [
             &["d"][..],
             &[],

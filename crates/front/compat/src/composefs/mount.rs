@@ -14,7 +14,9 @@ pub const USAGE: &str = "\
 Usage: mount.composefs [-o OPTIONS] IMAGE MOUNTPOINT
 
 Mounts the composefs image IMAGE.
-  -o basedir=DIR       object store
+  -o basedir=DIR[:DIR] object stores, or other directories with the files
+  -o upperdir=DIR,workdir=DIR
+                       writable layer; the kernel mounts all then
   -o digest=DIGEST     required digest of the image; implies verity
   -o verity            check objects against their digests in the image
   -o noverity, ro, noexec, nodev, nosuid, ...   as for forerun mount
@@ -53,14 +55,20 @@ pub const WORDS: &[Opt<ComposefsMount>] = options! {
         Ok(())
     });
     "basedir=" => Value("", |call, value| {
-        let dir = value.text();
-        if dir.contains(':') {
-            return mistake("basedir= with several directories is not supported");
+        for dir in value.text().split(':') {
+            if dir.is_empty() {
+                return mistake("Value for basedir option has incorrect format");
+            }
+            call.options.push(format!("basedir={dir}"));
         }
-        call.options.push(format!("objects={dir}"));
         Ok(())
     });
-    "upperdir=" | "workdir=" | "idmap=" | "objects=" => Word(|_, word, _| mistake(&format!("unsupported option {word}")));
+    "upperdir=" | "workdir=" => Word(|call, word, _| {
+        call.is_writable = true;
+        call.options.push(word.to_string());
+        Ok(())
+    });
+    "idmap=" | "objects=" => Word(|_, word, _| mistake(&format!("unsupported option {word}")));
 };
 
 /// A command line that can be followed.
@@ -69,6 +77,8 @@ pub struct ComposefsMount {
     image: OsString,
     dir: OsString,
     options: Vec<String>,
+    /// A writable layer was named.
+    is_writable: bool,
     /// Checks the command line, and mounts nothing.
     fake: bool,
 }
@@ -82,7 +92,7 @@ fn parse(words: &[OsString]) -> Parsed<ComposefsMount> {
     let operands = getopt(PROGRAM, TABLE, words, &mut call)?;
     match <[OsString; 2]>::try_from(operands) {
         Ok([image, dir]) => {
-            if !call.options.iter().any(|word| word.starts_with("objects=")) {
+            if !call.options.iter().any(|word| word.starts_with("basedir=")) {
                 return mistake("No object dirs specified");
             }
             (call.image, call.dir) = (image, dir);
@@ -105,11 +115,17 @@ pub fn run(start: &Start<'_>) -> u8 {
     if call.fake {
         return DONE;
     }
+    // Only the kernel writes to a layer.
+    let server = if call.is_writable {
+        "via=kernel"
+    } else {
+        "subtype=composefs"
+    };
     let args = MountCall {
         image: call.image.into(),
         dir: call.dir.into(),
         format: "composefs",
-        options: [vec!["subtype=composefs".to_string()], call.options].concat(),
+        options: [vec![server.to_string()], call.options].concat(),
         ..MountCall::default()
     };
     mount(
@@ -136,7 +152,7 @@ mod tests {
             "d",
             "-n",
             "-o",
-            "basedir=/s\\,t,verity,digest=ab,ro,noverity",
+            "basedir=/s\\,t:/u,verity,digest=ab,ro,noverity",
             "-t",
             "composefs",
         ];
@@ -144,7 +160,8 @@ mod tests {
         assert_eq!(
             call.options,
             [
-                "objects=/s\\,t",
+                "basedir=/s\\,t",
+                "basedir=/u",
                 "verity=require",
                 "digest=ab",
                 "verity=require",
@@ -155,8 +172,8 @@ mod tests {
             &["i"][..],
             &["i", "d", "x"],
             &["i", "d"],
-            &["-o", "upperdir=/u", "i", "d"],
-            &["-o", "basedir=/a:/b", "i", "d"],
+            &["-o", "upperdir=/u,workdir=/w", "i", "d"],
+            &["-o", "basedir=/a::/b", "i", "d"],
             &["-q", "i", "d"],
         ] {
             assert!(parse(&words(line)).is_err(), "{line:?}");

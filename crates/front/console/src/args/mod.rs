@@ -124,12 +124,22 @@ pub struct StoreArgs {
     /// Object store of a composefs image
     #[arg(help_heading = "Image", long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub objects: Option<PathBuf>,
+    /// Directory below which a composefs image names files by any path; repeat to search several in order
+    #[arg(help_heading = "Image", long = "basedir", value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub base_dirs: Vec<PathBuf>,
     /// Check objects of a composefs image against their digests before use [default: off]
     #[arg(help_heading = "Image", long, value_name = "MODE")]
     pub verity: Option<VerityMode>,
     /// Refuse another digest of the image: the mount option `digest=`
     #[arg(skip)]
     pub digest: Option<String>,
+}
+
+impl StoreArgs {
+    /// Returns the object store and the base directories.
+    pub fn dirs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.objects.iter().chain(&self.base_dirs)
+    }
 }
 
 /// A use of the digests of objects.
@@ -248,6 +258,7 @@ impl ImageArgs {
             limits: self.limits.limits(),
             devices: self.source.device.clone(),
             objects: self.source.store.objects.clone(),
+            base_dirs: self.source.store.base_dirs.clone(),
             rescue: self.source.rescue,
             ownership: self.source.ownership,
             verity: self

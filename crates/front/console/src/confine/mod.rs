@@ -90,7 +90,7 @@ pub fn for_images(args: &ImageArgs) -> Sandbox {
 /// outside the image, or the image's server.
 pub fn for_image(image: &Path, source: &SourceArgs) -> Sandbox {
     let mut sandbox = Sandbox::new();
-    for path in source.device.iter().chain(&source.store.objects) {
+    for path in source.device.iter().chain(source.store.dirs()) {
         // Root opens these paths whatever their permissions are. Landlock limits the capability to
         // them.
         sandbox = sandbox.read(path).keep(Capabilities::DAC_READ_SEARCH);

@@ -35,6 +35,8 @@ pub struct MountOptions {
     pub devices: Vec<PathBuf>,
     /// `objects=`: the object store of a composefs image.
     pub objects: Option<PathBuf>,
+    /// `basedir=`: the directories below which a composefs image names files by any path. Each word adds one.
+    pub base_dirs: Vec<PathBuf>,
     /// `verity=`: how to use the digests of objects: `off`, `on` or `require`.
     pub verity: Verity,
     /// `digest=`: the required fs-verity digest of a composefs image.
@@ -124,6 +126,7 @@ impl Default for MountOptions {
             size: None,
             devices: Vec::new(),
             objects: None,
+            base_dirs: Vec::new(),
             verity: Verity::Off,
             digest: None,
             uid: None,
@@ -197,6 +200,7 @@ impl MountOptions {
             size: self.size,
             devices: self.devices.clone(),
             objects: self.objects.clone(),
+            base_dirs: self.base_dirs.clone(),
             verity: self.verity,
             digest: self.digest.clone(),
             ownership: self.ownership(),
@@ -215,6 +219,11 @@ impl MountOptions {
             open.engine.threads = threads;
         }
         open
+    }
+
+    /// Returns the object store and the base directories of a composefs image.
+    pub fn stores(&self) -> impl Iterator<Item = &PathBuf> {
+        self.objects.iter().chain(&self.base_dirs)
     }
 
     #[must_use]

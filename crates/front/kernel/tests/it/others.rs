@@ -86,7 +86,7 @@ impl Composefs {
 
     fn options(&self) -> Options {
         let mut options = Options::default();
-        options.objects = Some(self.store.clone());
+        options.stores = vec![self.store.clone()];
         options
     }
 

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use forerun::build::ComposefsOptions;
-use forerun::unstable::composefs::Algorithm;
+use forerun::unstable::composefs::write::VERSION_MAX;
+use forerun::unstable::composefs::{Algorithm, Composefs};
+use forerun::{Image, Writer};
 
 use super::erofs::Inline;
 use super::format::{Given, NewFormat};
@@ -17,7 +19,8 @@ pub struct ComposefsArgs {
     /// images can use one store
     #[arg(help_heading = "composefs", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub objects: Option<PathBuf>,
-    /// Version of the format: 0, 1, or 0-1 for the lowest that can hold the tree [default: 0-1]
+    /// Version of the format: 0, 1, or 0-1 for 1 if the tree has whiteouts [default: that of a composefs image
+    /// that is converted, otherwise 0-1]
     #[arg(help_heading = "composefs", long, value_name = "N|MIN-MAX", value_parser = parse_versions)]
     format_version: Option<(u32, u32)>,
     /// Hash of the digests that name objects and the image [default: sha256]. The repositories of composefs-rs and
@@ -72,6 +75,19 @@ impl ComposefsArgs {
         }
         options.hard_links = self.link_objects;
         Ok(options)
+    }
+
+    /// Keeps the version of a composefs image that is converted, unless an option names one.
+    pub fn keep_version(&self, image: &Image, writer: &mut Writer) {
+        let Writer::Composefs(options) = writer else {
+            return;
+        };
+        let version = image.driver().and_then(Composefs::version);
+        if let (Some(version), None) =
+            (version.filter(|at| *at <= VERSION_MAX), self.format_version)
+        {
+            (options.min_version, options.max_version) = (version, version);
+        }
     }
 
     pub const fn given(&self) -> [Given; 4] {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use forerun::Writer;
 use forerun::build::{BuildError, Priorities, RomfsOptions, spool_dir};
+use forerun::{Image, Writer};
 use forerun_sandbox::Sandbox;
 
 use super::composefs::ComposefsArgs;
@@ -206,6 +206,11 @@ impl FormatArgs {
         let file = file.map_err(|error| target.failed(&error))?;
         options.blob = Some(Arc::new(file));
         Ok(Some(target))
+    }
+
+    /// Keeps properties of an image that is converted to its own format.
+    pub fn keep(&self, image: &Image, writer: &mut Writer) {
+        self.composefs.keep_version(image, writer);
     }
 
     /// Returns whether input files become objects by hard links.

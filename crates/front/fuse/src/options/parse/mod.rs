@@ -73,6 +73,13 @@ const TABLE: &[(&str, Action)] = &[
         }),
     ),
     (
+        "basedir",
+        Value("a directory", |o, v| {
+            o.base_dirs.push(v.into());
+            true
+        }),
+    ),
+    (
         "verity",
         Value("off, on or require", |o, v| {
             value::verity(v).map(|mode| o.verity = mode).is_some()

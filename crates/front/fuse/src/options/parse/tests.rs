@@ -32,7 +32,7 @@ fn nothing_is_the_default() {
 #[test]
 fn every_value_is_set() {
     let options = parse(
-        "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,verity=require,digest=ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
+        "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,basedir=/b,basedir=c,verity=require,digest=ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
          auto_unmount,readahead=16M,cache=1G,threads=3,nolargeblocks,fsname=x\\,y\\\\z,\
          subtype=other,suid,dev,noexec,rescue",
     );
@@ -41,6 +41,7 @@ fn every_value_is_set() {
         size: Some(2 << 30),
         devices: vec!["/a".into(), "b,c".into()],
         objects: Some("/o".into()),
+        base_dirs: vec!["/b".into(), "c".into()],
         verity: forerun_vfs::Verity::Require,
         digest: Some("ab".repeat(32)),
         uid: Some(1000),

@@ -89,4 +89,15 @@ impl LayerSource {
             is_unverified: false,
         }
     }
+
+    /// Returns whether it is at a server.
+    #[cfg(feature = "remote")]
+    pub(crate) const fn is_remote(&self) -> bool {
+        self.server.is_some()
+    }
+
+    #[cfg(not(feature = "remote"))]
+    pub(crate) const fn is_remote(&self) -> bool {
+        false
+    }
 }

@@ -13,6 +13,7 @@ use crate::each_layer;
 use crate::image::Image;
 use crate::layer_source::LayerSource;
 use crate::options::OpenOptions;
+use crate::sif;
 
 /// Smallest memory budget for a layer's stored metadata, and for its decoded metadata.
 const LEAST_CACHE: u64 = 256 << 10;
@@ -29,6 +30,7 @@ pub fn open(
     waiting: &mut dyn FnMut(),
 ) -> Result<Image> {
     refuse(options)?;
+    let sources = sif::expanded(sources, options)?;
     let count = u64_from(sources.len());
     if sources.len() > LAYERS_MAX {
         let most = u64_from(LAYERS_MAX);

@@ -104,6 +104,7 @@ mod part;
 mod registry;
 #[cfg(feature = "exfat")]
 mod repair;
+mod sif;
 mod spool;
 mod spool_turns;
 #[cfg(feature = "exfat")]

@@ -1,4 +1,5 @@
-//! Container images on disk: OCI image layouts, archives of them, and archives of `docker save`.
+//! Container images on disk: OCI image layouts, archives of them, archives of `docker save`, and
+//! SIF files.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -6,23 +7,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forerun_cache::Digest;
+use forerun_disk::payload::Sif;
 use forerun_io::{FileSource, ReadAt, usize_from};
 use forerun_remote::LayerContents;
 use forerun_remote::{
     LayerFile, OnDiskError, Platform, blob_path, layers_of_docker_archive, layers_of_layout,
 };
 use forerun_spans::Compression;
-use forerun_vfs::{ProvenTable, TablePlace};
+use forerun_vfs::{KeepIndex, ProvenTable, TablePlace};
 
 use crate::error::{Cause, Error, Result};
 use crate::image::Image;
+use crate::kept::KeptIndex;
 use crate::kept_index::{kept_index, proven};
 use crate::known_digests::{LayerPlace, has_digest, is_known};
 use crate::layer_source::{BY_CONTENTS, BY_NAMED_INDEX, LayerSource, LazyLayer, WHOLE};
 use crate::options::OpenOptions;
+use crate::sif;
 
-/// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE` or
-/// `docker-archive:FILE`. If these hold several images, `:NAME` or `@DIGEST` of the manifest
+/// A container image on disk, by name: `oci-layout:DIR`, `oci-archive:FILE`, `docker-archive:FILE`
+/// or `oci-sif:FILE`. If these hold several images, `:NAME` or `@DIGEST` of the manifest
 /// follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskImage {
@@ -36,12 +40,14 @@ enum StoreKind {
     Layout,
     OciArchive,
     DockerArchive,
+    Sif,
 }
 
-const KINDS: [(&str, StoreKind); 3] = [
+const KINDS: [(&str, StoreKind); 4] = [
     ("oci-layout:", StoreKind::Layout),
     ("oci-archive:", StoreKind::OciArchive),
     ("docker-archive:", StoreKind::DockerArchive),
+    ("oci-sif:", StoreKind::Sif),
 ];
 
 impl DiskImage {
@@ -77,7 +83,7 @@ impl DiskImage {
     pub fn index_file(&self) -> PathBuf {
         match self.kind {
             StoreKind::Layout => self.path.join("index.json"),
-            StoreKind::OciArchive | StoreKind::DockerArchive => self.path.clone(),
+            StoreKind::OciArchive | StoreKind::DockerArchive | StoreKind::Sif => self.path.clone(),
         }
     }
 
@@ -111,7 +117,34 @@ impl DiskImage {
                 };
                 self.opened(platform, options, &open).map_err(named)
             }
+            StoreKind::Sif => self.in_sif(options).map_err(named),
         }
+    }
+
+    fn in_sif(&self, options: &OpenOptions) -> Result<Vec<LayerSource>> {
+        let (source, metadata) = file(&self.path)?;
+        let sif = Sif::read(&*source)?.filter(Sif::is_container_image);
+        let sif = sif.ok_or_else(|| {
+            let reason = "not a SIF file with a container image";
+            failed(io::ErrorKind::InvalidData, &reason)
+        })?;
+        let remote = &options.remote;
+        let cache = remote.cache_dir().filter(|_| !remote.require_verified);
+        let index = cache.and_then(|cache| {
+            let index = KeptIndex::open(&cache, &self.path, &metadata, options);
+            index
+                .inspect_err(|error| tracing::debug!(%error, "no digest of a layer is kept"))
+                .ok()
+        });
+        let index = index.as_ref().map(|index| -> &dyn KeepIndex { index });
+        let (shown, name) = (self.path.display().to_string(), self.name.as_deref());
+        Ok(sif::container_image(
+            &shown,
+            name,
+            (&source, &sif),
+            index,
+            options,
+        )?)
     }
 
     fn opened(
@@ -133,11 +166,10 @@ impl DiskImage {
         let name = self.name.as_deref();
         let remote = &options.remote;
         let referrers = remote.referrers && !remote.require_verified;
-        let found = match self.kind {
-            StoreKind::Layout | StoreKind::OciArchive => {
-                layers_of_layout(name, platform, referrers, &mut read)
-            }
-            StoreKind::DockerArchive => layers_of_docker_archive(name, &mut read),
+        let found = if self.kind == StoreKind::DockerArchive {
+            layers_of_docker_archive(name, &mut read)
+        } else {
+            layers_of_layout(name, platform, referrers, &mut read)
         };
         let found = found.map_err(|error| match error {
             // Most read errors already contain the path.
@@ -145,7 +177,9 @@ impl DiskImage {
                 failed(source.kind(), &source)
             }
             OnDiskError::Read { ref source, .. } => failed(source.kind(), &error),
-            OnDiskError::Refused { .. } => failed(io::ErrorKind::InvalidData, &error),
+            OnDiskError::Refused { .. } | OnDiskError::Unchosen { .. } => {
+                failed(io::ErrorKind::InvalidData, &error)
+            }
         })?;
         if let Some(reason) = found.unused_tables {
             let path = self.path.display();

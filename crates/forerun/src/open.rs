@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use forerun_disk::Container;
 use forerun_io::{FileSource, Observer, ReadAt};
 #[cfg(feature = "remote")]
 use forerun_remote::Opened;
@@ -16,7 +17,7 @@ use crate::layer_source::LayerSource;
 use crate::on_disk::DiskImage;
 use crate::opened::FoundImage;
 use crate::options::OpenOptions;
-use crate::{layers, locks};
+use crate::{layers, locks, sif};
 
 impl Image {
     /// Opens an image with the default options. `path` names a file or block device, or an image on
@@ -69,6 +70,18 @@ impl Image {
         source: Arc<dyn ReadAt>,
         options: &OpenOptions,
     ) -> forerun_vfs::Result<Self> {
+        let index = options.index.as_deref();
+        if let Some(layers) = sif::layers("", &source, index, options)? {
+            let options = OpenOptions {
+                index: None,
+                ..options.clone()
+            };
+            let image = layers::open(layers, &options, &mut || ())?;
+            return Ok(Self {
+                container: Some(Container::Sif),
+                ..image
+            });
+        }
         let observer = Arc::new(Observer::new(options.events.clone()));
         FoundImage::of(&source, options, &observer)?.image(options, observer)
     }

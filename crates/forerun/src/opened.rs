@@ -359,10 +359,7 @@ fn find_payload(
     }
     for payload in payload::find(&*whole.metadata)? {
         let Payload {
-            container,
-            offset,
-            has_overlay,
-            ..
+            container, offset, ..
         } = payload;
         // Up to the end of the part that the options select.
         let rest = options.size.map(|size| size.saturating_sub(offset));
@@ -373,11 +370,6 @@ fn find_payload(
         // which only their driver can tell.
         let format = find_format(&head, wanted).filter(|format| format.tail.is_none());
         if let Some(format) = format {
-            if has_overlay {
-                tracing::warn!(
-                    "{container}: its overlay partition is not read, so changes of the container are missing"
-                );
-            }
             return Ok(Some((format, container, part)));
         }
         error.get_or_insert_with(|| unknown(wanted, &head, Some(container), offset));

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use forerun_disk::payload::may_hold_layers;
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::MakeSpool;
 
@@ -20,7 +21,7 @@ pub fn may_be_needed(source: &dyn ReadAt, options: &OpenOptions) -> bool {
 /// see [`OpenOptions::index`]. Reads only the first bytes.
 #[must_use]
 pub fn is_worth_an_index(source: &dyn ReadAt, options: &OpenOptions) -> bool {
-    head(source, options).is_some_and(|head| has_index(&head))
+    head(source, options).is_some_and(|head| has_index(&head) || may_hold_layers(&head))
 }
 
 /// Reads as many bytes from the start of the image as probes need.
@@ -39,7 +40,7 @@ fn may_spool(head: &[u8]) -> bool {
         #[cfg(feature = "zip")]
         forerun_zip::may_spool,
     ];
-    formats.iter().any(|may_spool| may_spool(head))
+    formats.iter().any(|may_spool| may_spool(head)) || may_hold_layers(head)
 }
 
 #[cfg(feature = "tar")]

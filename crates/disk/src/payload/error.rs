@@ -24,4 +24,6 @@ pub enum Check {
     SifRoom { count: u64, need: u64, size: u64 },
     #[error("the partition is empty")]
     SifEmpty,
+    #[error("it has several indexes of a container image")]
+    SifIndexes,
 }

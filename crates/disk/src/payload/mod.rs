@@ -14,6 +14,8 @@ use forerun_vfs::{Corrupt, Error, Result};
 use crate::Container;
 use error::Check;
 
+pub use sif::{NewSif, Sif, SifOverlay, ZERO_TIME, architectures, is_sif, may_hold_layers};
+
 /// The place of a possible image in a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
@@ -23,8 +25,6 @@ pub struct Payload {
     pub offset: u64,
     /// `None`: to the end of the file.
     pub size: Option<u64>,
-    /// Whether the container has changes of the image in an overlay partition, which is not read.
-    pub has_overlay: bool,
 }
 
 /// Bytes of a file that identify a container.
@@ -37,8 +37,8 @@ const HEAD: usize = 128;
 /// [`Error::Corrupt`] for a damaged container, [`Error::Unsupported`] for an AppImage of type 1, [`Error::Io`].
 pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
     let head = read(file, 0, HEAD.min(usize_from(file.len())))?;
-    if sif::is_sif(&head) {
-        return Ok(vec![sif::find(file, &head)?]);
+    if is_sif(&head) {
+        return Ok(vec![Sif::parse(file, &head)?.root()?]);
     }
     match elf::kind(&head) {
         elf::ProgramKind::Other => Ok(Vec::new()),
@@ -58,7 +58,7 @@ pub fn find(file: &dyn ReadAt) -> Result<Vec<Payload>> {
 /// such as an AppImage.
 #[must_use]
 pub fn may_contain(head: &[u8]) -> bool {
-    sif::is_sif(head) || !matches!(elf::kind(head), elf::ProgramKind::Other)
+    is_sif(head) || !matches!(elf::kind(head), elf::ProgramKind::Other)
 }
 
 /// Returns where an ELF program ends, which is where an AppImage has its image. Returns `None` for

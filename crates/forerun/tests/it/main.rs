@@ -13,5 +13,6 @@ mod packing;
 mod paths;
 mod payload;
 mod scan;
+mod sif;
 mod squashfs;
 mod walks;

@@ -8,6 +8,7 @@ use forerun::build::{Content, NewNode, NodeKind, RomfsOptions, Tree};
 use forerun::unstable::disk::Container;
 use forerun::vfs::{Error, FollowLast, resolve};
 use forerun::{Image, MemorySource, Observer, OpenOptions, Writer};
+use forerun_testkit::sif::SifFile;
 use forerun_testkit::{require, temp_dir};
 
 const TEXT: &[u8] = b"found\n";
@@ -56,26 +57,11 @@ fn appimage(image: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Creates a SIF file: a header, 48 descriptors of which one is used, and the image as its primary
-/// system partition.
+/// Creates a SIF file with the image as its primary system partition.
 fn sif(image: &[u8], filesystem: u8) -> Vec<u8> {
-    let (table, data) = (4096, 36_864);
-    let mut bytes = vec![0; data];
-    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-    put(
-        0,
-        b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\x0001\x0002\0",
-    );
-    put(88, &48_u64.to_le_bytes());
-    put(96, &(table as u64).to_le_bytes());
-    put(104, &(48 * 585_u64).to_le_bytes());
-    put(table, &[4, 0x40, 0, 0, 1]);
-    put(table + 17, &(data as u64).to_le_bytes());
-    put(table + 25, &(image.len() as u64).to_le_bytes());
-    put(table + 201, &[filesystem, 0, 0, 0, 2]);
-    bytes.extend_from_slice(image);
-    bytes.extend_from_slice(b"a signature");
-    bytes
+    let mut file = SifFile::default();
+    file.partition(filesystem, 2, image);
+    file.add(0x4005, &[], b"a signature").bytes()
 }
 
 fn open(bytes: &[u8], options: &OpenOptions) -> Result<Image, Error> {

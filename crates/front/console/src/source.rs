@@ -155,7 +155,8 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
     options.spool = spool::prepare(source, &options);
     let mut index = None;
     if let (Some(source), Some(metadata)) = (source, &metadata) {
-        let cache = args.source.remote.options().cache_dir();
+        let remote = &options.remote;
+        let cache = remote.cache_dir().filter(|_| !remote.require_verified);
         let kept = spool::open_index(cache, &args.image, (source, metadata), &options);
         index = kept.as_ref().map(spool::sandbox);
         options.index = kept.map(|kept| -> Arc<dyn KeepIndex> { Arc::new(kept) });
@@ -174,7 +175,6 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
 fn prepare_on_disk(args: &ImageArgs, image: DiskImage) -> PreparedImage {
     layer_count::allow_open_files();
     let mut options = args.open_options();
-    options.remote = args.source.remote.options();
     options.spool = spool::prepare(None, &options);
     // Root opens the files whatever their permissions are. Landlock limits the capability to them.
     let mut sandbox = Sandbox::new()

@@ -18,6 +18,7 @@
 //! - [`everything`]: a tree of every kind of node, content and attribute, for writers;
 //! - [`machine_code`]: bytes like the code of some machines, for the filters of XZ;
 //! - [`matrix`]: tables of a writer's options; other readers judge each row;
+//! - [`sif`]: SIF files, put together object by object;
 //! - [`packed`]: the files of a compressed archive that is stored in the repository;
 //! - [`require`]: requirements on the machine, which fail in CI if they are missing;
 //! - [`readers`]: processes that read past the page cache, and wait;
@@ -64,6 +65,7 @@ pub mod powercut;
 pub mod readers;
 pub mod require;
 pub mod rng;
+pub mod sif;
 pub mod stalled;
 mod temp;
 pub mod tree;

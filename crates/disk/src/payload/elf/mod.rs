@@ -65,7 +65,6 @@ pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<
             container,
             offset,
             size: None,
-            has_overlay: false,
         })
         .collect())
 }

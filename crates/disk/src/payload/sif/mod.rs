@@ -1,21 +1,28 @@
 //! SIF, the Singularity Image Format: a header, a table of descriptors, the objects they describe.
 //!
-//! Of the objects only the partition with the root filesystem matters here: the one marked as the
-//! primary system partition, or the only one there is. All numbers are little-endian, and nothing
-//! is padded.
+//! Read are the partitions, and the index and blobs of a container image (OCI-SIF). All numbers are
+//! little-endian, and nothing is padded.
 
-use forerun_io::{ReadAt, u64_from};
+mod write;
+
+use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Bound, Error, Result};
 
 use super::error::Check;
-use super::{Payload, corrupt, read};
+use super::{HEAD, Payload, corrupt, read};
 use crate::Container;
+
+pub use write::{NewSif, ZERO_TIME, architectures};
 
 /// After the launch script, which takes 32 bytes.
 const MAGIC: &[u8; 10] = b"SIF_MAGIC\0";
 const MAGIC_AT: usize = 32;
 const VERSION_AT: usize = 42;
 const VERSION: &[u8; 3] = b"01\0";
+/// Place of the architecture of the primary partition.
+const ARCH_AT: usize = 45;
+/// The architecture of a file without a primary partition.
+const NO_ARCH: &[u8; 3] = b"00\0";
 /// Bytes of the header.
 const HEADER: usize = 128;
 /// Bytes of a descriptor.
@@ -27,54 +34,226 @@ const MAX_DESCRIPTORS: u64 = 65_536;
 
 /// Type of a descriptor of a partition.
 const PARTITION: u32 = 0x4004;
+/// Type of the descriptor of the index of a container image.
+const ROOT_INDEX: u32 = 0x400A;
+/// Type of the descriptor of a blob of a container image.
+const BLOB: u32 = 0x400B;
 /// Type of the partition with the root filesystem.
 const PRIMARY_SYSTEM: u32 = 2;
 /// Type of a partition with changes of the root filesystem.
 const OVERLAY: u32 = 4;
+/// Place of what a descriptor says of its kind of object.
+const EXTRA: usize = 201;
+/// Bytes of a digest: the name of SHA-256 and the digits.
+const DIGEST: usize = 71;
 
 /// Checks the magic only.
+#[must_use]
 pub fn is_sif(head: &[u8]) -> bool {
     head.get(MAGIC_AT..)
         .is_some_and(|rest| rest.starts_with(MAGIC))
 }
 
-/// Finds the partition that holds the root filesystem.
-pub fn find(file: &dyn ReadAt, head: &[u8]) -> Result<Payload> {
-    let len = file.len();
-    let table = DescriptorTable::parse(head, len)?;
-    let (mut primary, mut all) = (Found::default(), Found::default());
-    let (mut at, mut has_overlay) = (0, false);
-    while at < table.count {
-        let count = STEP.min(table.count - at);
-        // No overflow: the table lies in the file.
-        let offset = table.offset + at * u64_from(DESCRIPTOR);
-        let bytes = read(
-            file,
-            offset,
-            usize::try_from(count).unwrap_or(0) * DESCRIPTOR,
-        )?;
-        for (bytes, index) in bytes.chunks_exact(DESCRIPTOR).zip(at..) {
-            let Some(partition) = Partition::parse(bytes) else {
-                continue;
-            };
-            all.add(index, partition);
-            has_overlay |= partition.kind == OVERLAY;
-            if partition.kind == PRIMARY_SYSTEM {
-                primary.add(index, partition);
+/// Returns whether a file that starts with `head` is a SIF file without a primary partition, as
+/// those with a container image are.
+#[must_use]
+pub fn may_hold_layers(head: &[u8]) -> bool {
+    is_sif(head)
+        && head
+            .get(ARCH_AT..)
+            .is_some_and(|rest| rest.starts_with(NO_ARCH))
+}
+
+/// The objects of a SIF file.
+#[derive(Clone, Debug)]
+pub struct Sif {
+    len: u64,
+    partitions: Vec<Partition>,
+    index: Option<Place>,
+    blobs: Vec<(String, Place)>,
+}
+
+/// A part of a SIF file, and the place of its descriptor. The part may lie outside of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    offset: u64,
+    size: u64,
+    descriptor: u64,
+}
+
+/// A partition with changes of the root filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SifOverlay {
+    /// The number of the object.
+    pub id: u32,
+    pub offset: u64,
+    pub size: u64,
+}
+
+impl Sif {
+    /// Reads the descriptors. Returns `None` for other files.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged file, [`Error::Unsupported`] for another version,
+    /// [`Error::Io`].
+    pub fn read(file: &dyn ReadAt) -> Result<Option<Self>> {
+        let head = read(file, 0, HEAD.min(usize_from(file.len())))?;
+        if is_sif(&head) {
+            Self::parse(file, &head).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    pub(super) fn parse(file: &dyn ReadAt, head: &[u8]) -> Result<Self> {
+        let len = file.len();
+        let table = DescriptorTable::parse(head, len)?;
+        let mut sif = Self {
+            len,
+            partitions: Vec::new(),
+            index: None,
+            blobs: Vec::new(),
+        };
+        let mut at = 0;
+        while at < table.count {
+            let count = STEP.min(table.count - at);
+            // No overflow: the table lies in the file.
+            let offset = table.offset + at * u64_from(DESCRIPTOR);
+            let bytes = read(file, offset, usize_from(count) * DESCRIPTOR)?;
+            for (bytes, index) in bytes.chunks_exact(DESCRIPTOR).zip(at..) {
+                sif.add(bytes, table.offset + index * u64_from(DESCRIPTOR))?;
+            }
+            at += count;
+        }
+        Ok(sif)
+    }
+
+    /// Adds the object that `bytes` describe, if it is of a kind that is read.
+    fn add(&mut self, bytes: &[u8], descriptor: u64) -> Result<()> {
+        let is_used = bytes.get(4).is_some_and(|&used| used != 0);
+        if !is_used {
+            return Ok(());
+        }
+        let place = Place {
+            offset: word(bytes, 17),
+            size: word(bytes, 25),
+            descriptor,
+        };
+        match half(bytes, 0) {
+            PARTITION => self.partitions.push(Partition {
+                place,
+                id: half(bytes, 5),
+                group: half(bytes, 9),
+                filesystem: half(bytes, EXTRA),
+                kind: half(bytes, EXTRA + 4),
+            }),
+            ROOT_INDEX if self.index.is_some() => {
+                return Err(corrupt("SIF", descriptor, Check::SifIndexes));
+            }
+            ROOT_INDEX => self.index = Some(place),
+            BLOB => {
+                let digest = bytes.get(EXTRA..EXTRA + DIGEST).unwrap_or_default();
+                // Blobs are found by their digests. One with another digest is never asked for.
+                if let Ok(digest) = std::str::from_utf8(digest) {
+                    self.blobs.push((digest.to_string(), place));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns whether it holds a container image.
+    #[must_use]
+    pub const fn is_container_image(&self) -> bool {
+        self.index.is_some()
+    }
+
+    /// Returns offset and size of the index of the container image.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it lies outside of the file.
+    pub fn index(&self) -> Result<Option<(u64, u64)>> {
+        let place = self.index.as_ref();
+        place.map(|place| self.part("the index", place)).transpose()
+    }
+
+    /// Returns offset and size of the blob of the container image that has this digest
+    /// (`sha256:...`) according to its descriptor.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it lies outside of the file.
+    pub fn blob(&self, digest: &str) -> Result<Option<(u64, u64)>> {
+        let mut blobs = self.blobs.iter();
+        let found = blobs.find(|(of_blob, _)| of_blob == digest);
+        found
+            .map(|(_, place)| self.part("the blob", place))
+            .transpose()
+    }
+
+    fn part(&self, what: &'static str, place: &Place) -> Result<(u64, u64)> {
+        inside(what, place.offset, place.size, self.len, place.descriptor)?;
+        Ok((place.offset, place.size))
+    }
+
+    /// Returns the partition that holds the root filesystem: the one marked as primary, or the only
+    /// one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for one outside of the file, [`Error::Unsupported`] if there is none, or
+    /// more than one.
+    pub fn root(&self) -> Result<Payload> {
+        self.root_partition()?.payload(self.len)
+    }
+
+    fn root_partition(&self) -> Result<&Partition> {
+        let primary: Vec<_> = self
+            .partitions
+            .iter()
+            .filter(|it| it.is_primary())
+            .collect();
+        let (found, what) = if primary.is_empty() {
+            let all = self.partitions.iter().collect();
+            (all, "partitions and no primary one")
+        } else {
+            (primary, "primary system partitions")
+        };
+        match *found {
+            [only] => Ok(only),
+            [] if self.is_container_image() => Err(Error::Unsupported(
+                "a container image in a SIF file that is no file of its own".to_string(),
+            )),
+            [] => Err(Error::Unsupported(
+                "a SIF file without a partition".to_string(),
+            )),
+            [..] => {
+                let count = found.len();
+                Err(Error::Unsupported(format!(
+                    "a SIF file with {count} {what}: an offset tells which is meant"
+                )))
             }
         }
-        at += count;
     }
-    let found = if primary.count > 0 { &primary } else { &all };
-    let (index, partition) = found.only(primary.count > 0)?;
-    let at = table.offset + index * u64_from(DESCRIPTOR);
-    let payload = partition.payload(len, at)?;
-    // The only partition may be one: then it is read.
-    let has_overlay = has_overlay && partition.kind != OVERLAY;
-    Ok(Payload {
-        has_overlay,
-        ..payload
-    })
+
+    /// Returns the partitions with changes of the root filesystem, the lowest first: the first in
+    /// the file is the uppermost, as for Singularity. Those of another group of objects belong to
+    /// other partitions.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for one outside of the file, and the errors of [`root`](Self::root).
+    pub fn overlays(&self) -> Result<Vec<SifOverlay>> {
+        let root = self.root_partition()?;
+        let overlays = self.partitions.iter().rev().filter(|it| {
+            let belongs = root.group_number() == 0 || it.group_number() == root.group_number();
+            it.kind == OVERLAY && belongs && *it != root
+        });
+        let overlays = overlays.map(|it| {
+            let (offset, size) = self.part("the overlay partition", &it.place)?;
+            let id = it.id;
+            Ok(SifOverlay { id, offset, size })
+        });
+        overlays.collect()
+    }
 }
 
 /// The place of the descriptors, which lie in the file.
@@ -117,28 +296,32 @@ impl DescriptorTable {
 /// A partition, as its descriptor describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Partition {
-    offset: u64,
-    size: u64,
+    place: Place,
+    id: u32,
+    group: u32,
     filesystem: u32,
     kind: u32,
 }
 
 impl Partition {
-    /// Parses a descriptor. Returns `None` if it is unused or does not describe a partition.
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let is_used = bytes.get(4).is_some_and(|&used| used != 0);
-        (is_used && half(bytes, 0) == PARTITION).then(|| Self {
-            offset: word(bytes, 17),
-            size: word(bytes, 25),
-            filesystem: half(bytes, 201),
-            kind: half(bytes, 205),
-        })
+    const fn is_primary(&self) -> bool {
+        self.kind == PRIMARY_SYSTEM
     }
 
-    fn payload(self, len: u64, at: u64) -> Result<Payload> {
-        inside("the partition", self.offset, self.size, len, at)?;
-        if self.size == 0 {
-            return Err(corrupt("SIF", at, Check::SifEmpty));
+    /// Returns the number of its group. The upper four bits mark groups.
+    const fn group_number(&self) -> u32 {
+        self.group & 0x0fff_ffff
+    }
+
+    fn payload(&self, len: u64) -> Result<Payload> {
+        let Place {
+            offset,
+            size,
+            descriptor,
+        } = self.place;
+        inside("the partition", offset, size, len, descriptor)?;
+        if size == 0 {
+            return Err(corrupt("SIF", descriptor, Check::SifEmpty));
         }
         let refuse = |what: &str| {
             Err(Error::Unsupported(format!(
@@ -149,50 +332,13 @@ impl Partition {
             // SquashFS, or raw: any format.
             1 | 4 => Ok(Payload {
                 container: Container::Sif,
-                offset: self.offset,
-                size: Some(self.size),
-                has_overlay: false,
+                offset,
+                size: Some(size),
             }),
             2 => refuse("ext3"),
             3 => refuse("an archive of an immutable object"),
             5 => refuse("an encrypted SquashFS image"),
             other => refuse(&format!("of filesystem type {other}")),
-        }
-    }
-}
-
-/// The first of several partitions, and how many there are.
-#[derive(Default)]
-struct Found {
-    first: Option<(u64, Partition)>,
-    count: u64,
-}
-
-impl Found {
-    fn add(&mut self, index: u64, partition: Partition) {
-        self.first.get_or_insert((index, partition));
-        self.count += 1;
-    }
-
-    /// Returns the partition if there is exactly one. Any other number is valid, but does not say
-    /// what to open.
-    fn only(&self, is_primary: bool) -> Result<(u64, Partition)> {
-        let count = self.count;
-        match self.first {
-            Some(first) if count == 1 => Ok(first),
-            Some(_) => {
-                let what = if is_primary {
-                    "primary system partitions"
-                } else {
-                    "partitions and no primary one"
-                };
-                Err(Error::Unsupported(format!(
-                    "a SIF file with {count} {what}: an offset tells which is meant"
-                )))
-            }
-            None => Err(Error::Unsupported(
-                "a SIF file without a partition".to_string(),
-            )),
         }
     }
 }

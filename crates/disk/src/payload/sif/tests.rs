@@ -3,8 +3,13 @@
 
 use forerun_io::MemorySource;
 
-use super::*;
+use super::{
+    BLOB, DESCRIPTOR, EXTRA, MAGIC, MAGIC_AT, PARTITION, PRIMARY_SYSTEM, ROOT_INDEX, Sif,
+    VERSION_AT,
+};
+use crate::Container;
 use crate::payload;
+use forerun_vfs::Result;
 
 const TABLE: usize = 4096;
 const LEN: usize = 70_000;
@@ -13,7 +18,8 @@ const LEN: usize = 70_000;
 type Object = (u32, u32, u32, u64, u64);
 
 const SYSTEM: Object = (PARTITION, 1, PRIMARY_SYSTEM, 40_960, 20_480);
-const OVERLAY: Object = (PARTITION, 2, 4, 61_440, 4096);
+const OVERLAY_KIND: u32 = 4;
+const OVERLAY: Object = (PARTITION, 2, OVERLAY_KIND, 61_440, 4096);
 const RECIPE: Object = (0x4001, 0, 0, 32_768, 40);
 
 /// Creates a file with these descriptors, each after an unused one that claims to be a partition.
@@ -70,17 +76,62 @@ fn the_partition_with_the_root_filesystem() {
 }
 
 #[test]
-fn an_overlay_beside_the_root_filesystem_is_reported() {
+fn overlays_belong_to_the_root_and_the_first_is_the_uppermost() {
+    let overlay = |offset| (PARTITION, 1, OVERLAY_KIND, offset, 4096);
     for (objects, expected) in [
-        (&[SYSTEM][..], false),
-        (&[SYSTEM, RECIPE], false),
-        (&[OVERLAY, SYSTEM], true),
-        (&[SYSTEM, OVERLAY], true),
-        (&[(PARTITION, 1, 4, 61_440, 4096)], false),
+        (&[SYSTEM][..], &[][..]),
+        (&[SYSTEM, RECIPE], &[]),
+        (&[OVERLAY, SYSTEM], &[61_440]),
+        (&[SYSTEM, overlay(0), overlay(4096)], &[4096, 0]),
+        // The only partition is the root.
+        (&[(PARTITION, 1, 4, 61_440, 4096)], &[]),
     ] {
-        let found = payload::find(&MemorySource::new(sif(objects))).unwrap();
-        assert_eq!(found[0].has_overlay, expected, "{objects:?}");
+        let sif = Sif::read(&MemorySource::new(sif(objects)))
+            .unwrap()
+            .unwrap();
+        let overlays = sif.overlays().unwrap();
+        let offsets: Vec<u64> = overlays.iter().map(|it| it.offset).collect();
+        assert_eq!(offsets, expected, "{objects:?}");
     }
+    // Another group is that of another partition.
+    let group = |of_overlay: u32| {
+        let mut bytes = sif(&[SYSTEM, OVERLAY]);
+        for (n, group) in [(1, 1), (3, of_overlay)] {
+            let at = TABLE + n * DESCRIPTOR + 9;
+            bytes[at..at + 4].copy_from_slice(&(0xf000_0000 | group).to_le_bytes());
+        }
+        let sif = Sif::read(&MemorySource::new(bytes)).unwrap().unwrap();
+        sif.overlays().unwrap().len()
+    };
+    assert_eq!((group(1), group(2)), (1, 0));
+    let outside = sif(&[SYSTEM, overlay(LEN as u64)]);
+    let outside = Sif::read(&MemorySource::new(outside)).unwrap().unwrap();
+    let error = outside.overlays().unwrap_err().to_string();
+    assert!(error.contains("the overlay partition lies at"), "{error}");
+}
+
+/// Creates a file with an index and a blob of this digest.
+fn container_image(digest: &str, blob: (u64, u64)) -> Vec<u8> {
+    let mut bytes = sif(&[(ROOT_INDEX, 0, 0, 40_000, 10), (BLOB, 0, 0, blob.0, blob.1)]);
+    let at = TABLE + 3 * DESCRIPTOR + EXTRA;
+    bytes[at..at + digest.len()].copy_from_slice(digest.as_bytes());
+    bytes
+}
+
+#[test]
+fn the_objects_of_a_container_image_are_found_by_digest() {
+    let digest = format!("sha256:{}", "5a".repeat(32));
+    let read = |bytes| Sif::read(&MemorySource::new(bytes)).unwrap().unwrap();
+    let found = read(container_image(&digest, (50_000, 7)));
+    assert!(found.is_container_image());
+    assert_eq!(found.index().unwrap(), Some((40_000, 10)));
+    assert_eq!(found.blob(&digest).unwrap(), Some((50_000, 7)));
+    assert_eq!(found.blob("sha256:00").unwrap(), None);
+    let outside = read(container_image(&digest, (70_000, 1)));
+    assert!(outside.blob(&digest).is_err());
+    let two = sif(&[(ROOT_INDEX, 0, 0, 0, 10), (ROOT_INDEX, 0, 0, 0, 10)]);
+    let error = Sif::read(&MemorySource::new(two)).unwrap_err().to_string();
+    assert!(error.ends_with("it has several indexes of a container image"));
 }
 
 #[test]

@@ -20,6 +20,8 @@ use crate::interrupt::OnInterrupt;
 use crate::{remote, size, umount};
 
 const CONTAINER: &str = "this is a container image, and the kernel's drivers do not merge layers";
+const MERGED: &str =
+    "this SIF file has several layers, and the kernel's drivers do not merge layers";
 const WITHOUT: &str = "--via fuse needs no kernel driver";
 
 /// The server of a mount.
@@ -82,13 +84,12 @@ pub fn by_kernel(
     let option = for_fuse_only(args, options);
     let option = option.map(|option| format!("{option} has no meaning for a mount by the kernel"));
     if let Some(message) = container.or(option) {
-        if via == Via::Kernel {
-            return Err(Failure::usage(message).hint("leave it out, or use --via fuse"));
-        }
-        context.note(&format!("mounting through FUSE: {message}"));
-        return Ok(None);
+        return by_fuse(context, &message, via);
     }
     let image = context.open_unconfined(&image_args(args, options))?;
+    if image.reader().fs().capabilities().merged.is_some() {
+        return by_fuse(context, MERGED, via);
+    }
     if args.helper.is_some_and(|call| call.fake) {
         return Ok(Some(Exit::Ok));
     }
@@ -124,6 +125,15 @@ pub fn by_kernel(
         }
         Err(error) => Err(failure(&error, args)),
     }
+}
+
+/// Leaves a mount that the kernel cannot make to FUSE, unless it is to be the kernel's.
+fn by_fuse(context: &Context, message: &str, via: Via) -> Result<Option<Exit>> {
+    if via == Via::Kernel {
+        return Err(Failure::usage(message).hint("leave it out, or use --via fuse"));
+    }
+    context.note(&format!("mounting through FUSE: {message}"));
+    Ok(None)
 }
 
 fn told(context: &Context, mounted: &Mounted, via: Via) {

@@ -269,6 +269,7 @@ impl ImageArgs {
                 .unwrap_or_default(),
             digest: self.source.store.digest.clone(),
             locking: locking(self.source.no_lock),
+            remote: self.source.remote.options(),
             ..OpenOptions::default()
         }
     }

@@ -50,6 +50,16 @@ pub enum OnDiskError {
     Read { path: String, source: io::Error },
     #[error("{path}: {reason}")]
     Refused { path: String, reason: String },
+    /// No image has this name, or several could be meant.
+    #[error("{path}: {reason}")]
+    Unchosen { path: String, reason: String },
+}
+
+fn unchosen(path: &str, reason: impl Into<String>) -> OnDiskError {
+    OnDiskError::Unchosen {
+        path: path.to_string(),
+        reason: reason.into(),
+    }
 }
 
 fn refused(path: &str, reason: impl Into<String>) -> OnDiskError {
@@ -104,7 +114,7 @@ pub fn layers_of_layout(
             };
             let chosen = choose(&named, platform);
             chosen
-                .map_err(|reason| refused(&found.path, reason))?
+                .map_err(|reason| unchosen(&found.path, reason))?
                 .clone()
         };
         top.get_or_insert(entries);
@@ -138,7 +148,7 @@ fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDisk
         } else {
             format!("there are {}", known.join(", "))
         };
-        Err(refused(
+        Err(unchosen(
             path,
             format!("no image is named {:?}; {known}", shown(name)),
         ))
@@ -252,7 +262,7 @@ pub fn layers_of_docker_archive(
     });
     let (Some(image), None) = (named.next(), named.next()) else {
         let known = known.join(", ");
-        return Err(refused(
+        return Err(unchosen(
             MANIFEST,
             format!("it has several images: name one of {known}"),
         ));

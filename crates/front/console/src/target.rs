@@ -8,6 +8,8 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use forerun::build::ImageOutput;
+use forerun::unstable::disk::payload::NewSif;
 use forerun_io::OutputFile;
 use forerun_sandbox::Sandbox;
 use tempfile::TempPath;
@@ -26,6 +28,8 @@ pub struct Target {
     kind: Kind,
     /// Bytes before the output.
     front: Vec<u8>,
+    /// The SIF file that it is to be: the bytes before the product have its length.
+    sif: Option<NewSif>,
 }
 
 enum Kind {
@@ -50,6 +54,7 @@ impl Target {
                 file: output::stdout_file()?,
                 kind: Kind::Direct,
                 front: Vec::new(),
+                sif: None,
             });
         }
         let name = path.display().to_string();
@@ -60,6 +65,7 @@ impl Target {
             file,
             kind,
             front: Vec::new(),
+            sif: None,
         })
     }
 
@@ -76,6 +82,37 @@ impl Target {
             self.file.set_permissions(mode)
         });
         begun.map_err(|error| self.failed(&error))
+    }
+
+    /// Begins a SIF file, as [`begin_program`](Self::begin_program) does where what is written can
+    /// be written over.
+    pub fn begin_sif(&mut self, sif: NewSif) -> Result<()> {
+        let begun = if self.rewrites() {
+            self.begin_program(sif.front(0))
+        } else {
+            Ok(())
+        };
+        self.sif = Some(sif);
+        begun
+    }
+
+    /// Returns whether it is to be a SIF file.
+    pub const fn is_sif(&self) -> bool {
+        self.sif.is_some()
+    }
+
+    /// Writes what comes before a product of this length, where that depends on it.
+    pub fn finish(&mut self, len: u64) -> Result<()> {
+        let Some(sif) = &self.sif else {
+            return Ok(());
+        };
+        let front = sif.front(len);
+        let written = if self.front.is_empty() {
+            self.file.write_all(&front)
+        } else {
+            self.file.patch(0, &front)
+        };
+        written.map_err(|error| self.failed(&error))
     }
 
     /// Returns the writer of an image, which starts after the bytes before it.

@@ -114,7 +114,8 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     interrupt::defer();
     let prepared = context.prepare(&image_args)?;
     let blob = args.format.blob(&mut writer, args.to.force)?;
-    let target = Target::create(Path::new(output), args.to.force, "an image")?;
+    let mut target = Target::create(Path::new(output), args.to.force, "an image")?;
+    args.format.begin(format, &mut target)?;
     let sandbox = args.format.sandbox(prepared.sandbox());
     let targets = blob.iter().chain([&target]);
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));

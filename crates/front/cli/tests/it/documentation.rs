@@ -205,6 +205,7 @@ fn the_examples_of_the_help_work() {
         ("dir/boot.log", "error\n"),
         ("dir/data.db", "data\n"),
         ("devices.txt", "dev/null c 666 0 0 1 3\n"),
+        ("tool.def", "Bootstrap: scratch\n"),
     ] {
         fs::write(at.join(path), text).unwrap();
     }

@@ -60,6 +60,7 @@ mod salvaging;
 mod sandbox;
 mod scanning;
 mod sharing;
+mod sif;
 mod snapshotter;
 mod status;
 mod supervisor;

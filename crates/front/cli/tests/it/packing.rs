@@ -348,7 +348,7 @@ fn the_suffix_of_the_output_says_the_format() {
     ] {
         for args in [&["pack", "tree", output], &["convert", "a.romfs", output]] {
             let hint = "hint: give --format NAME, or one of the suffixes .sqsh, .sqfs, .sfs, \
-                        .squashfs, .snap, .erofs, .cfs, .composefs, .romfs, .exfat";
+                        .squashfs, .snap, .erofs, .cfs, .composefs, .romfs, .exfat, .sif";
             fixture.run(args).fails(2, &format!("{message}\n  {hint}"));
         }
     }

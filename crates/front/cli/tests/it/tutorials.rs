@@ -143,7 +143,7 @@ fn has(programs: &[&str]) -> bool {
 #[test]
 fn tools_on_a_cluster() {
     let runtime = Path::new(env!("CARGO_BIN_EXE_forerun")).with_file_name("forerun-runtime");
-    if has(&["busybox", "siftool"])
+    if has(&["busybox"])
         && require::fuse_for_users()
         && require::kernel_filesystem("overlay")
         && require::that(

@@ -13,6 +13,7 @@ use super::composefs::ComposefsArgs;
 use super::erofs::ErofsArgs;
 use super::exfat::ExfatArgs;
 use super::shared::{Compressor, SharedArgs};
+use super::sif::SifArgs;
 use super::squashfs::SquashfsArgs;
 use super::suffix::format_of;
 use crate::confine::NAMES;
@@ -32,6 +33,8 @@ pub enum NewFormat {
     Composefs,
     /// Writable volume for cameras, cars, Windows, macOS and Linux; no owners or links
     Exfat,
+    /// Container of Apptainer and Singularity, with a SquashFS image; keeps everything
+    Sif,
 }
 
 /// Properties that a format stores besides names and contents.
@@ -64,6 +67,8 @@ pub struct FormatArgs {
     composefs: ComposefsArgs,
     #[command(flatten)]
     exfat: ExfatArgs,
+    #[command(flatten)]
+    sif: SifArgs,
 }
 
 impl NewFormat {
@@ -74,6 +79,7 @@ impl NewFormat {
             Self::Erofs => ("erofs", true, true),
             Self::Composefs => ("composefs", true, true),
             Self::Exfat => ("exfat", false, true),
+            Self::Sif => ("sif", true, true),
         };
         Keeps {
             format,
@@ -97,6 +103,7 @@ impl FormatArgs {
             .chain(self.squashfs.given())
             .chain(self.erofs.given())
             .chain(self.composefs.given())
+            .chain(self.sif.given())
     }
 
     pub fn chosen(&self, output: &Path) -> Result<NewFormat> {
@@ -135,8 +142,13 @@ impl FormatArgs {
 
     /// Refuses the first option that the chosen format does not accept.
     fn refuse_others(&self, chosen: NewFormat) -> Result<()> {
+        // The image in a SIF file takes the options of its own format.
+        let image = match chosen {
+            NewFormat::Sif => NewFormat::Squashfs,
+            other => other,
+        };
         for (given, flag, taken_by) in self.given() {
-            if given && !taken_by.contains(&chosen) {
+            if given && !taken_by.contains(&chosen) && !taken_by.contains(&image) {
                 let formats = taken_by.iter().map(|format| format.keeps().format);
                 let formats: Vec<_> = formats.collect();
                 let of = formats.join(" and ");
@@ -155,7 +167,7 @@ impl FormatArgs {
         let threads = self.threads.map_or(0, usize::from);
         match chosen {
             NewFormat::Romfs => Ok(Writer::Romfs(self.romfs_options()?)),
-            NewFormat::Squashfs => self.squashfs_writer(Compressor::Gzip, xattrs),
+            NewFormat::Squashfs | NewFormat::Sif => self.squashfs_writer(Compressor::Gzip, xattrs),
             NewFormat::Erofs => {
                 let mut options = self.erofs.options(&self.shared)?;
                 options.xattrs = xattrs;
@@ -194,6 +206,14 @@ impl FormatArgs {
             options.volume_name = label.clone().into_bytes();
         }
         Ok(options)
+    }
+
+    /// Begins the output: in a SIF file, a header comes before the image.
+    pub fn begin(&self, format: NewFormat, target: &mut Target) -> Result<()> {
+        match format {
+            NewFormat::Sif => target.begin_sif(self.sif.new_file(self.shared.image_time()?)?),
+            _ => Ok(()),
+        }
     }
 
     /// Creates the file for data outside the image. The caller commits it at the end.

@@ -80,11 +80,13 @@ fn write_to(
     progress: &Progress,
     observer: &Arc<Observer>,
 ) -> Result<Written> {
-    if writer.patches() && !target.rewrites() {
+    if (writer.patches() || target.is_sif()) && !target.rewrites() {
         through_spool(writer, tree, target, progress, observer)
     } else {
         let written = write(writer, tree, target.image(), progress, observer);
-        written.map_err(|error| of_output(error, &target.name))
+        let written = written.map_err(|error| of_output(error, &target.name))?;
+        target.finish(written.len)?;
+        Ok(written)
     }
 }
 
@@ -156,6 +158,7 @@ fn through_spool(
             _ => error.into(),
         })?;
     spool.rewind().map_err(|error| failed(&error))?;
+    target.finish(written.len)?;
     io::copy(&mut spool, target.file()).map_err(|error| target.failed(&error))?;
     Ok(written)
 }

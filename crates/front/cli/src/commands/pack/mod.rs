@@ -10,6 +10,7 @@ mod input;
 mod make;
 mod select;
 mod shared;
+mod sif;
 mod squashfs;
 mod suffix;
 mod summary;
@@ -57,6 +58,7 @@ Examples:
   tar -c dir | forerun pack - new.romfs
   forerun pack --label CARD --volume-size 32G dir new.exfat
   forerun pack --appimage App.AppDir App-x86_64.AppImage
+  forerun pack --definition tool.def rootfs tool.sif
   forerun pack --format romfs --align 4096 dir - | forerun ls -lR -"
 )]
 pub struct PackArgs {
@@ -120,8 +122,9 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     let mut target = Target::create(output, args.to.force, "an image")?;
     // The output may lie in the input, but must not become part of itself.
     let old = output.metadata().ok();
-    if let Some(runtime) = app {
-        target.begin_program(runtime)?;
+    match app {
+        Some(runtime) => target.begin_program(runtime)?,
+        None => args.format.begin(format, &mut target)?,
     }
     let new = target.file().metadata().ok();
     let ids = old.into_iter().chain(new);

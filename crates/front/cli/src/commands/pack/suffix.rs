@@ -20,6 +20,7 @@ const SUFFIXES: &[(&str, NewFormat)] = &[
     ("composefs", NewFormat::Composefs),
     ("romfs", NewFormat::Romfs),
     ("exfat", NewFormat::Exfat),
+    ("sif", NewFormat::Sif),
 ];
 
 pub fn format_of(output: &Path) -> Result<NewFormat> {
@@ -69,6 +70,7 @@ mod tests {
             ("a.romfs", Some(NewFormat::Romfs)),
             ("a.exfat", Some(NewFormat::Exfat)),
             ("a.erofs", Some(NewFormat::Erofs)),
+            ("a.SIF", Some(NewFormat::Sif)),
             ("erofs", None),
             (".erofs", None),
             ("a.img", None),

@@ -18,6 +18,7 @@ mod foreign;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod known;
 mod map;
 pub mod partitions;
 pub mod payload;

@@ -122,7 +122,6 @@ fn describe(head: &[u8]) -> (String, Option<&'static str>) {
         (b"\x1f\x8b", "a gzip file", UNPACK),
         (b"\xfd7zXZ", "an xz file", UNPACK),
         (b"\x28\xb5\x2f\xfd", "a zstd file", UNPACK),
-        (b"\x31\x18\x10\x06", "a UBIFS filesystem", None),
     ];
     if let Some(foreign) = Foreign::of(head) {
         let what = format!("a {} image", foreign.name());

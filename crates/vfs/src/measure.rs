@@ -19,15 +19,20 @@ pub struct Magic {
 /// The facts that a valid superblock gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Length of the image in bytes; `None` if the superblock does not say.
+    /// Length of the image in bytes, perhaps more than the source has; `None` if the superblock does
+    /// not say.
     pub len: Option<u64>,
     /// The label of the volume, without padding.
     pub label: Vec<u8>,
+    /// When the image was made, in seconds since 1970, if it says.
+    pub created: Option<i64>,
+    /// Its compressor, its version: text for people.
+    pub details: String,
 }
 
-/// Validates the superblock of an image at the start of `source`, with its checksums, and compares
-/// its sizes with the length of the source. Reads at most [`MEASURE_LEN`] bytes in all, whatever
-/// length the image claims. For a compressed archive, these are the first block of its stream.
+/// Validates the superblock of an image at the start of `source`, with its checksums. The source may
+/// end before the image. Reads at most [`MEASURE_LEN`] bytes in all, whatever length the image
+/// claims. For a compressed archive, these are the first block of its stream.
 pub type Measure = fn(source: &dyn ReadAt) -> Result<Measured>;
 
 pub const MEASURE_LEN: usize = 72 << 10;

@@ -13,7 +13,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("io", &[]),
     ("codec", &[]),
     ("vfs", &["io", "codec"]),
-    ("disk", &["io", "vfs"]),
+    ("disk", &["io", "codec", "vfs"]),
     ("build", &["io", "codec", "vfs"]),
     ("engine", &["io", "codec", "vfs"]),
     ("spans", &["io", "codec", "vfs"]),

@@ -29,6 +29,8 @@ pub enum StreamFormat {
     /// An XZ stream, without padding after it.
     Xz,
     Bzip2,
+    /// LZMA alone: a header, and no checksum.
+    Lzma,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,8 @@ pub struct StreamDecoder {
 enum Kind {
     Deflate(Inflate),
     Zstd(DCtx<'static>),
-    Xz(Stream),
+    /// XZ, or LZMA alone.
+    Xz(Stream, StreamFormat),
     Bzip2(Decompress),
 }
 
@@ -86,13 +89,20 @@ impl StreamDecoder {
                 Kind::Zstd(context)
             }
             StreamFormat::Xz => {
-                Kind::Xz(Stream::new_stream_decoder(xz::MEMORY, 0).map_err(|_| damaged)?)
+                let stream = Stream::new_stream_decoder(xz::MEMORY, 0);
+                Kind::Xz(stream.map_err(|_| damaged)?, format)
+            }
+            StreamFormat::Lzma => {
+                let stream = Stream::new_lzma_decoder(xz::MEMORY);
+                Kind::Xz(stream.map_err(|_| damaged)?, format)
             }
             StreamFormat::Bzip2 => Kind::Bzip2(Decompress::new(false)),
         };
         let out = match format {
             StreamFormat::Deflate => Vec::new(),
-            StreamFormat::Zstd | StreamFormat::Xz | StreamFormat::Bzip2 => vec![0; STEP],
+            StreamFormat::Zstd | StreamFormat::Xz | StreamFormat::Bzip2 | StreamFormat::Lzma => {
+                vec![0; STEP]
+            }
         };
         Ok(Self { kind, out, len: 0 })
     }
@@ -109,7 +119,7 @@ impl StreamDecoder {
                 let reset = context.reset(ResetDirective::SessionOnly);
                 reset.map_err(|_| DecodeError::Damaged)?;
             }
-            Kind::Xz(_) => *self = Self::new(StreamFormat::Xz)?,
+            Kind::Xz(_, format) => *self = Self::new(*format)?,
             Kind::Bzip2(_) => *self = Self::new(StreamFormat::Bzip2)?,
         }
         Ok(())
@@ -127,7 +137,7 @@ impl StreamDecoder {
         let (used, decoded, place) = match kind {
             Kind::Deflate(inflate) => return inflate.step(input),
             Kind::Zstd(context) => zstd(context, input, out)?,
-            Kind::Xz(stream) => xz(stream, input, out)?,
+            Kind::Xz(stream, _) => xz(stream, input, out)?,
             Kind::Bzip2(stream) => bzip2(stream, input, out)?,
         };
         *len = decoded;
@@ -139,7 +149,7 @@ impl StreamDecoder {
     pub fn decoded(&self) -> &[u8] {
         match &self.kind {
             Kind::Deflate(inflate) => inflate.decoded(),
-            Kind::Zstd(_) | Kind::Xz(_) | Kind::Bzip2(_) => &self.out[..self.len],
+            Kind::Zstd(_) | Kind::Xz(..) | Kind::Bzip2(_) => &self.out[..self.len],
         }
     }
 
@@ -149,7 +159,7 @@ impl StreamDecoder {
     pub fn history(&self) -> &[u8] {
         match &self.kind {
             Kind::Deflate(inflate) => inflate.history(),
-            Kind::Zstd(_) | Kind::Xz(_) | Kind::Bzip2(_) => &[],
+            Kind::Zstd(_) | Kind::Xz(..) | Kind::Bzip2(_) => &[],
         }
     }
 }

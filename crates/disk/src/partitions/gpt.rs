@@ -13,24 +13,9 @@ const GPT_HEADER: usize = 92;
 /// Most bytes of all entries. Tools make 16 KiB.
 const MOST_ENTRIES: u64 = 1 << 20;
 
-/// Types of partitions, as they are stored, and their names.
-const TYPES: [([u8; 16], &str); 6] = [
-    (
-        guid(0xc12a_7328_f81f_11d2_ba4b_00a0_c93e_c93b),
-        "EFI system",
-    ),
-    (guid(0x2168_6148_6449_6e6f_744e_6565_6445_4649), "BIOS boot"),
-    (
-        guid(0xebd0_a0a2_b9e5_4433_87c0_68b6_b726_99c7),
-        "basic data",
-    ),
-    (guid(0x0fc6_3daf_8483_4772_8e79_3d69_d847_7de4), "Linux"),
-    (
-        guid(0x0657_fd6d_a4ab_43c4_84e5_0933_c84b_4f4f),
-        "Linux swap",
-    ),
-    (guid(0xe6d6_d379_f507_44c2_a23c_238f_2a3d_f928), "Linux LVM"),
-];
+/// Types of partitions, a line each: the GUID as it is written, and the name. They are those of the Discoverable
+/// Partitions Specification, and what `sfdisk -T` knows beside them.
+const TYPES: &str = include_str!("gpt-types.txt");
 
 /// Reads the table at the start of `source`, or its copy at the end. Returns `None` if neither is
 /// valid.
@@ -135,21 +120,17 @@ fn partition(entry: &[u8], number: u32, sector: u64) -> Option<TablePartition> {
 }
 
 fn type_name(kind: [u8; 16]) -> String {
-    match TYPES.iter().find(|(known, _)| *known == kind) {
-        Some((_, name)) => (*name).to_string(),
-        None => {
-            let text: String = mixed(kind)
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            format!("type {text}")
-        }
+    let [a, b, c, d, e] = [0..4, 4..6, 6..8, 8..10, 10..16].map(|range| {
+        let bytes = mixed(kind);
+        let digits = bytes[range].iter().map(|byte| format!("{byte:02x}"));
+        digits.collect::<String>()
+    });
+    let guid = format!("{a}-{b}-{c}-{d}-{e}");
+    let names = TYPES.lines().filter_map(|line| line.split_once(' '));
+    match names.clone().find(|(known, _)| *known == guid) {
+        Some((_, name)) => name.to_string(),
+        None => format!("type {guid}"),
     }
-}
-
-/// Returns the bytes of a GUID as they are stored.
-const fn guid(number: u128) -> [u8; 16] {
-    mixed(number.to_be_bytes())
 }
 
 /// Swaps between the order in which a GUID is written and the one in which it is stored.

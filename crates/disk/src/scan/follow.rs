@@ -1,5 +1,7 @@
 //! Archives that a search has found and whose end it has not reached. It follows their members.
 
+use std::ops::Range;
+
 use forerun_io::{ReadAt, u64_from};
 use forerun_vfs::Follow;
 
@@ -70,6 +72,13 @@ impl Followed {
             false
         });
         (is_member, end)
+    }
+
+    /// Returns what is known of the archives so far.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.0
+            .iter()
+            .map(|it| it.start..it.start.saturating_add(it.pass.wants().0))
     }
 
     /// Ends all archives at their last complete member.

@@ -1,35 +1,39 @@
-//! Finds images, partition tables and headers of firmware in a file of unknown contents.
+//! Finds what is in a file of unknown contents: images, other known contents, partition tables, and what lies
+//! between.
 //!
 //! [`scan`] reads the file forward once, in pieces of 4 MiB, and looks for the magic numbers of all
-//! formats at every byte: a search of 1 GiB takes under a second, and payloads of firmware lie at
+//! formats and of [`KNOWN`](crate::known) contents at every byte, because payloads of firmware lie at
 //! odd offsets. A magic number is a candidate only. The driver validates its superblock
-//! ([`Format::measure`](forerun_vfs::Format::measure)), a header its checksum. Partition tables and
+//! ([`Format::measure`](forerun_vfs::Format::measure)), the check of known contents theirs. Partition tables and
 //! containers are looked for at the start of the file. A file that is the map of a disk as a whole
 //! (an Android sparse image, UBI) is searched through its map, and findings have offsets in the
 //! disk. The blocks of other such maps are not searched.
 //!
 //! Every field of a candidate may be a lie. Memory is bounded by two pieces and [`MOST_FINDINGS`], and a piece full of
-//! candidates that fail costs 4096 validations at odd offsets.
+//! candidates that fail costs 4096 validations at odd offsets. A check may read far, to find an end. What the scan
+//! then passes over was read once; what it reads again is bounded by the length of the source.
 
 mod follow;
-mod headers;
+mod gaps;
 mod nest;
 mod piece;
 mod signs;
 mod sums;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use forerun_io::{BlobId, Counted, Observer, ReadAt, Window, u64_from};
-use forerun_vfs::{Error, Format, Limits, Measured, Result};
+use forerun_vfs::{Error, Format, Limits, MEASURE_LEN, Measured, Result};
 
 use crate::expanded::whole_map;
+use crate::known::{Budget, Bytes, Found, Inside, Known, Role, date};
 use crate::map::Mapped;
 use crate::partitions::{PartitionTable, TableKind, partition_table};
 use crate::payload::{self, Payload};
 use crate::{Container, Disk, Foreign};
 use follow::{FirstMember, Followed};
-use headers::FirmwareHeader;
+use gaps::Gaps;
 use piece::{Candidate, CountedSource, PIECE, Piece};
 use signs::{Meaning, Sign, Signs};
 use sums::Sums;
@@ -46,6 +50,18 @@ const DECODED: u32 = 16;
 const MOST_FAILED_DISKS: u32 = 64;
 /// Images lie most often at multiples of this.
 const STEP: u64 = 512;
+/// Bytes before a magic number in which its structure may begin: btrfs has its one after 64 KiB.
+const BEHIND: u64 = 0x1_1000;
+/// Bytes that checks may read in addition to the length of the source, and decode to.
+const SPARE_READS: u64 = 64 << 20;
+const SPARE_DECODES: u64 = 1 << 30;
+/// Decoded bytes for each byte of the source.
+const MOST_RATIO: u64 = 64;
+/// Bytes of a finding that does not tell its length, and is then taken for its header.
+const HEADER: u64 = 512;
+/// Bytes of a GUID partition table, and of its copy at the end of the disk, as tools make it.
+const GPT_LEN: u64 = 34 * 512;
+const GPT_COPY: u64 = 33 * 512;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions {
@@ -58,7 +74,7 @@ pub struct ScanOptions {
 }
 
 /// The kind of a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScanKind {
     /// An image that can be opened, with the name of its format.
@@ -69,10 +85,12 @@ pub enum ScanKind {
     Partition(u32),
     /// An executable or container with an image; it covers the file.
     Container(Container),
-    /// A legacy header of U-Boot, and its data.
-    Uimage,
-    /// A TRX header, and its data.
-    Trx,
+    /// Contents that forerun does not open, with the name of their kind.
+    Known(&'static str),
+    /// Equal bytes between findings: 0x00 or 0xff.
+    Padding,
+    /// Bytes between findings that nothing is known of.
+    Unknown,
 }
 
 impl ScanKind {
@@ -80,18 +98,24 @@ impl ScanKind {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Image(format) => format,
+            Self::Image(name) | Self::Known(name) => name,
             Self::Table(kind) => kind.name(),
             Self::Partition(_) => "partition",
             Self::Container(container) => container.name(),
-            Self::Uimage => "uimage",
-            Self::Trx => "trx",
+            Self::Padding => "padding",
+            Self::Unknown => "unknown",
         }
+    }
+
+    /// Returns whether it is something, not what lies between.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        !matches!(self, Self::Padding | Self::Unknown)
     }
 }
 
 /// Something that a scan found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ScanFinding {
     /// Offset of its first byte.
     pub offset: u64,
@@ -105,6 +129,11 @@ pub struct ScanFinding {
     /// Whether the checksum of its data is right. `None` without a checksum, or if it was not
     /// computed.
     pub intact: Option<bool>,
+    /// Whether the source ends before it does.
+    pub is_truncated: bool,
+    /// Bits that a byte of an unknown stretch tells: 8 for compressed and encrypted data, about 4 to 6.5 for programs
+    /// and text.
+    pub entropy: Option<f64>,
     /// Index of the smallest finding that contains it.
     pub inside: Option<usize>,
 }
@@ -118,6 +147,8 @@ impl ScanFinding {
             label: Vec::new(),
             details: String::new(),
             intact: None,
+            is_truncated: false,
+            entropy: None,
             inside: None,
         }
     }
@@ -125,10 +156,24 @@ impl ScanFinding {
     fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.len?)
     }
+
+    /// Ends the finding with the source, of which `left` bytes are left from its start on. Returns whether it is whole.
+    fn cut_to(&mut self, left: u64) -> bool {
+        let Some(len) = self.len.filter(|&len| len > left) else {
+            return true;
+        };
+        self.len = Some(left);
+        self.is_truncated = true;
+        if !self.details.is_empty() {
+            self.details += ", ";
+        }
+        self.details += &format!("truncated: {left} of {len} bytes");
+        false
+    }
 }
 
 /// The result of a scan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scanned {
     /// The findings by offset, the outer before the inner.
     pub findings: Vec<ScanFinding>,
@@ -178,7 +223,17 @@ pub fn scan(
         signs: Signs::new(formats),
         findings: Vec::new(),
         sums: Sums::default(),
+        gaps: Gaps::default(),
+        budget: Budget {
+            reads: SPARE_READS.saturating_add(source.len().saturating_mul(if options.all {
+                4
+            } else {
+                1
+            })),
+            decodes: SPARE_DECODES.saturating_add(source.len().saturating_mul(MOST_RATIO)),
+        },
         images_end: 0,
+        files_end: 0,
         followed: Followed::default(),
         failed_disks: 0,
         is_cut: false,
@@ -186,7 +241,7 @@ pub fn scan(
     let has_volumes = !volumes.is_empty() && is_whole;
     if let Some(container) = container.filter(|_| !has_volumes) {
         let kind = ScanKind::Container(container);
-        search.push(ScanFinding::new(0, Some(source.len()), kind));
+        search.push(ScanFinding::new(0, Some(source.len()), kind), 0..0);
     }
     let of_volumes = disk
         .as_ref()
@@ -203,22 +258,36 @@ pub fn scan(
     let mut piece = Piece::new(source);
     let mut start = 0;
     while is_searched && start < source.len() && !search.is_cut {
-        piece.load(start)?;
+        piece.load(search.gaps.done.min(start), start)?;
         let end = (start + PIECE).min(source.len());
         search.piece(&piece, start, end);
         // Data with a checksum is read also where nothing is searched.
-        start = if !search.sums.is_empty() {
-            end
-        } else if let Some(disk) = &disk {
-            // No image begins in filled parts, and forty bytes may claim 2^63 of them.
-            let next = disk.next_stored(options.offset + search.images_end.max(end));
-            next.map_or(source.len(), |next| next - options.offset)
-        } else {
+        start = if search.sums.is_empty() {
             search.images_end.max(end)
+        } else {
+            end
         };
+        let is_last = start >= source.len();
+        let settled = match start == end && !is_last {
+            true => end.saturating_sub(BEHIND),
+            false => start.min(source.len()),
+        };
+        search.close_gaps(&piece, settled);
+        if let Some(disk) = &disk {
+            // No image begins in filled parts, and forty bytes may claim 2^63 of them.
+            let next = disk.next_stored(options.offset + start);
+            let next = next.map_or(source.len(), |next| next - options.offset);
+            if next > start && search.sums.is_empty() {
+                search.close_gaps(&piece, start);
+                search.gaps.advance(None, next);
+                start = next;
+            }
+        }
         progress(start.min(source.len()));
     }
     search.followed.finish(&mut search.findings);
+    search.gaps.finish();
+    search.findings.append(&mut search.gaps.found);
     for finding in &mut search.findings {
         finding.offset += options.offset;
     }
@@ -236,8 +305,12 @@ struct Search {
     signs: Signs,
     findings: Vec<ScanFinding>,
     sums: Sums,
+    gaps: Gaps,
+    budget: Budget,
     /// End of the last image. The search skips the bytes before it.
     images_end: u64,
+    /// End of the last archive or filesystem that forerun does not open. Only images are looked for before it.
+    files_end: u64,
     followed: Followed,
     /// Number of disks that could not be opened, in all pieces.
     failed_disks: u32,
@@ -257,24 +330,30 @@ impl Search {
             if table.from_backup {
                 finding.details += ", from the copy at the end";
             }
-            self.push(finding);
+            let covered = match table.kind {
+                TableKind::Ubi => 0,
+                TableKind::Gpt => {
+                    let copy = source.len().saturating_sub(GPT_COPY);
+                    self.gaps.cover(copy..source.len());
+                    GPT_LEN.min(source.len())
+                }
+                TableKind::Mbr => STEP.min(source.len()),
+            };
+            self.push(finding, 0..covered);
             for partition in table.partitions {
                 let kind = ScanKind::Partition(partition.number);
                 let mut finding = ScanFinding::new(partition.offset, Some(partition.len), kind);
                 finding.label = partition.label.into_bytes();
                 finding.details = partition.type_name;
-                self.push(finding);
+                self.push_around(finding, 0);
             }
         }
         // A container that is damaged, or holds what forerun does not open, is none.
         let places = payload::find(source).unwrap_or_default();
         let mut places = places.into_iter();
         if let Some(place) = places.find(|place| self.is_image(source, place)) {
-            self.push(ScanFinding::new(
-                0,
-                len,
-                ScanKind::Container(place.container),
-            ));
+            let kind = ScanKind::Container(place.container);
+            self.push(ScanFinding::new(0, len, kind), 0..place.offset);
         }
         Ok(())
     }
@@ -317,7 +396,14 @@ impl Search {
     /// Validates a candidate, unless it is to be skipped. Returns the number of failures that it
     /// counts for.
     fn failed(&mut self, piece: &Piece<'_>, offset: u64, sign: Sign, failed: u32) -> u32 {
-        let is_decoded = matches!(sign.meaning, Meaning::Compressed(_));
+        let (is_decoded, is_known) = match sign.meaning {
+            Meaning::Compressed(_) => (true, false),
+            Meaning::Known(known) => (known.role == Role::Stream, true),
+            Meaning::Image(_) | Meaning::Archive(..) | Meaning::Disk => (false, false),
+        };
+        if is_known && !self.options.all && offset < self.files_end {
+            return 0;
+        }
         let is_likely = failed < MOST_FAILED || (!is_decoded && offset.is_multiple_of(STEP));
         if !is_likely || self.follow(piece, offset + 1) || offset < self.images_end {
             return 0;
@@ -345,21 +431,28 @@ impl Search {
             piece,
             start: offset,
         };
-        let bytes = piece.from(offset);
-        let left = candidate.len();
         match sign.meaning {
             Meaning::Image(format) => match (format.measure)(&candidate) {
                 Ok(measured) => {
-                    self.image(offset, format, measured);
+                    self.image(offset, format, measured, candidate.len());
                 }
                 Err(_) => return false,
             },
             Meaning::Compressed(format) => match (format.measure)(&candidate) {
-                Ok(measured) => {
-                    let index = self.image(offset, format, measured);
-                    if let Some(finding) = index.and_then(|index| self.findings.get_mut(index)) {
-                        finding.details = "compressed".to_string();
+                Ok(mut measured) => {
+                    let stream = Known::stream_at(piece.from(offset));
+                    measured.details = match stream {
+                        Some(known) => format!("compressed with {}", known.name),
+                        None => "compressed".to_string(),
+                    };
+                    let found = stream.and_then(|known| self.check(&candidate, known));
+                    if let Some(found) = found {
+                        measured.len = found.len;
+                        measured.label = found.label;
+                        let details = [measured.details, found.details];
+                        measured.details = details.join(", ").trim_end_matches(", ").to_string();
                     }
+                    self.image(offset, format, measured, u64::MAX);
                 }
                 Err(_) => return false,
             },
@@ -370,7 +463,7 @@ impl Search {
                     let Some(pass) = pass else {
                         return false;
                     };
-                    if let Some(index) = self.image(offset, format, measured) {
+                    if let Some(index) = self.image(offset, format, measured, u64::MAX) {
                         self.followed.add(index, offset, pass);
                         self.follow(piece, offset + 1);
                     }
@@ -387,43 +480,123 @@ impl Search {
                     finding.details = counted_volumes(disk.volumes.len());
                     // The blocks of the disk lie in another order.
                     self.images_end = self.images_end.max(end);
-                    self.push(finding);
+                    self.push(finding, offset..end);
                 }
                 _ => {
                     self.failed_disks += 1;
                     return false;
                 }
             },
-            Meaning::Uimage => match headers::uimage(bytes, left) {
-                Some(header) => self.header(offset, ScanKind::Uimage, header),
-                None => return false,
-            },
-            Meaning::Trx => match headers::trx(bytes, left) {
-                Some(header) => self.header(offset, ScanKind::Trx, header),
-                None => return false,
-            },
+            Meaning::Known(known) => {
+                let found = self.check(&candidate, known);
+                let Some(found) = found else {
+                    return false;
+                };
+                self.known(offset, known, found, candidate.len());
+            }
         }
         true
     }
 
-    /// Adds an image. Returns its place among the findings, if it is a new one.
-    fn image(&mut self, offset: u64, format: &'static Format, measured: Measured) -> Option<usize> {
-        // With `all`, composefs is met again as EROFS, which its metadata is.
-        let is_known = |finding: &ScanFinding| {
-            finding.offset == offset && matches!(finding.kind, ScanKind::Image(_))
-        };
-        if self.findings.iter().rev().take(8).any(is_known) {
+    /// Runs a check, and pays for the bytes that it reads and decodes. Those that the scan then passes over are free.
+    fn check(&mut self, candidate: &Candidate<'_, '_>, known: &Known) -> Option<Found> {
+        let mut bytes = Bytes::new(candidate, self.budget);
+        let found = (known.check)(&mut bytes);
+        let is_passed = |found: &&Found| found.inside == Inside::Nothing && !self.options.all;
+        let passed = found.as_ref().filter(is_passed).and_then(|found| found.len);
+        let free = passed.unwrap_or(0).max(u64_from(MEASURE_LEN));
+        let again = bytes.read.saturating_sub(free);
+        self.budget.reads = self.budget.reads.saturating_sub(again);
+        self.budget.decodes = self.budget.decodes.saturating_sub(bytes.decoded);
+        found
+    }
+
+    /// Returns whether something that begins here was found before. With `all`, composefs is met again as EROFS, which
+    /// its metadata is.
+    fn is_met(&self, offset: u64) -> bool {
+        let mut last = self.findings.iter().rev().take(8);
+        last.any(|finding| {
+            let is_contents = matches!(finding.kind, ScanKind::Image(_) | ScanKind::Known(_));
+            finding.offset == offset && is_contents
+        })
+    }
+
+    /// Adds an image, of which the source has `left` bytes at most. Returns its place among the findings, if it is a
+    /// new one.
+    fn image(
+        &mut self,
+        offset: u64,
+        format: &'static Format,
+        measured: Measured,
+        left: u64,
+    ) -> Option<usize> {
+        if self.is_met(offset) {
             return None;
         }
         let mut finding = ScanFinding::new(offset, measured.len, ScanKind::Image(format.name));
         finding.label = measured.label;
-        if let Some(end) = finding.end()
-            && !self.options.all
-        {
+        finding.details = measured.details;
+        if let Some(date) = measured.created.and_then(date) {
+            if !finding.details.is_empty() {
+                finding.details += ", ";
+            }
+            finding.details += &format!("made {date}");
+        }
+        let is_whole = finding.cut_to(left);
+        let end = finding.end();
+        if let Some(end) = end.filter(|_| !self.options.all && is_whole) {
             self.images_end = end;
         }
-        self.push(finding);
+        self.push(finding, offset..end.unwrap_or(offset + HEADER));
         (!self.is_cut).then(|| self.findings.len() - 1)
+    }
+
+    fn known(&mut self, offset: u64, known: &Known, found: Found, left: u64) {
+        if self.is_met(offset) {
+            return;
+        }
+        // A ZIP archive can be opened, but is recognised by its end, and never by a driver's magic number.
+        let opens = self.formats.iter().find(|format| format.name == known.name);
+        let kind = opens.map_or(ScanKind::Known(known.name), |format| {
+            ScanKind::Image(format.name)
+        });
+        let mut finding = ScanFinding::new(offset, found.len, kind);
+        finding.label = found.label;
+        finding.details = found.details;
+        let is_whole = finding.cut_to(left);
+        let inside = match known.role {
+            Role::Volume => Inside::Images,
+            Role::Plain | Role::Stream => found.inside,
+        };
+        if let Some((range, crc)) = found.sum.filter(|_| is_whole) {
+            let range = range.start + offset..range.end + offset;
+            self.sums.add(self.findings.len(), range, crc);
+        }
+        let end = finding.end();
+        let header = (offset + HEADER).min(offset + left);
+        let covered = match inside {
+            Inside::All(head) => offset + head.min(left),
+            Inside::Nothing | Inside::Images => end.unwrap_or(header),
+        };
+        if let Some(end) = end.filter(|_| !self.options.all && is_whole) {
+            match inside {
+                Inside::Nothing => self.images_end = self.images_end.max(end),
+                Inside::Images => self.files_end = self.files_end.max(end),
+                Inside::All(_) => {}
+            }
+        }
+        match (inside, end) {
+            (Inside::All(head), Some(_)) => self.push_around(finding, head.min(left)),
+            _ => self.push(finding, offset..covered),
+        }
+    }
+
+    /// Looks at the bytes before `end` that no finding explains.
+    fn close_gaps(&mut self, piece: &Piece<'_>, end: u64) {
+        for range in self.followed.ranges() {
+            self.gaps.cover(range);
+        }
+        self.gaps.advance(Some(piece), end);
     }
 
     /// Returns whether a valid image is at a place in a container.
@@ -437,18 +610,20 @@ impl Search {
         formats.any(|format| (format.measure)(&candidate).is_ok())
     }
 
-    fn header(&mut self, offset: u64, kind: ScanKind, header: FirmwareHeader) {
-        let summed = header.summed.start + offset..header.summed.end + offset;
-        self.sums.add(self.findings.len(), summed, header.crc);
-        let mut finding = ScanFinding::new(offset, Some(header.len), kind);
-        finding.label = header.label;
-        finding.details = header.details;
-        self.push(finding);
+    /// Adds a finding with a header and other contents. No gap goes across its borders.
+    fn push_around(&mut self, finding: ScanFinding, header: u64) {
+        let (start, end) = (finding.offset, finding.end());
+        self.push(finding, start..start + header);
+        if let Some(end) = end {
+            self.gaps.cover(end..end);
+        }
     }
 
-    fn push(&mut self, finding: ScanFinding) {
+    /// Adds a finding, which explains the bytes of a range.
+    fn push(&mut self, finding: ScanFinding, explained: Range<u64>) {
         if self.findings.len() < MOST_FINDINGS {
             self.findings.push(finding);
+            self.gaps.cover(explained);
         } else {
             self.is_cut = true;
         }

@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn the_smallest_finding_around_is_named() {
-        let range = |offset, len| ScanFinding::new(offset, len, ScanKind::Trx);
+        let range = |offset, len| ScanFinding::new(offset, len, ScanKind::Unknown);
         let mut findings = vec![
             range(10, Some(10)),
             range(0, Some(100)),

@@ -8,11 +8,15 @@ use forerun_vfs::{Error, MEASURE_LEN, Result};
 /// Bytes that are searched at once.
 pub const PIECE: u64 = 4 << 20;
 
-/// A piece, and the bytes after it that are needed to validate a candidate at its end.
+/// A piece, the bytes before it of which it is not known yet what they are, and those after it that are needed to
+/// validate a candidate at its end.
 pub struct Piece<'s> {
     source: &'s dyn ReadAt,
     bytes: Vec<u8>,
+    /// Offset of the first byte in memory.
     start: u64,
+    /// Bytes in memory before the piece.
+    before: usize,
 }
 
 impl<'s> Piece<'s> {
@@ -21,26 +25,29 @@ impl<'s> Piece<'s> {
             source,
             bytes: Vec::new(),
             start: 0,
+            before: 0,
         }
     }
 
-    /// Reads on to the piece at `start`. Bytes that are in memory are moved, not read again.
+    /// Reads on to the piece at `start`, and keeps the bytes from `kept` on. Bytes that are in memory are moved, not
+    /// read again.
     ///
     /// # Errors
     /// `Io`.
-    pub fn load(&mut self, start: u64) -> Result<()> {
+    pub fn load(&mut self, kept: u64, start: u64) -> Result<()> {
         let have = self.start + u64_from(self.bytes.len());
-        let kept = match start.checked_sub(self.start) {
-            Some(gone) if start < have => usize_from(gone),
+        let gone = match kept.checked_sub(self.start) {
+            Some(gone) if kept < have => usize_from(gone),
             _ => self.bytes.len(),
         };
-        self.bytes.drain(..kept);
-        self.start = start;
-        let most = PIECE + u64_from(MEASURE_LEN);
-        let len = most.min(self.source.len() - start);
+        self.bytes.drain(..gone);
+        self.start = kept;
+        self.before = usize_from(start - kept);
+        let most = start - kept + PIECE + u64_from(MEASURE_LEN);
+        let len = most.min(self.source.len() - kept);
         let held = self.bytes.len();
         self.bytes.resize(usize_from(len).max(held), 0);
-        let (offset, rest) = (start + u64_from(held), self.bytes.split_at_mut(held).1);
+        let (offset, rest) = (kept + u64_from(held), self.bytes.split_at_mut(held).1);
         if rest.is_empty() {
             return Ok(());
         }
@@ -50,7 +57,7 @@ impl<'s> Piece<'s> {
 
     /// Returns the bytes to search, and those after them.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[self.before..]
     }
 
     /// Returns the bytes from `offset` of the file on that are in memory.

@@ -3,7 +3,7 @@
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{ArchiveSearch, Format};
 
-use super::headers;
+use crate::known::{KNOWN, Known};
 
 const PAIRS: usize = 1 << 16;
 
@@ -16,8 +16,7 @@ pub enum Meaning {
     Compressed(&'static Format),
     /// The map of a disk.
     Disk,
-    Uimage,
-    Trx,
+    Known(&'static Known),
 }
 
 /// A magic number, `offset` bytes after the start of the structure that it announces.
@@ -58,15 +57,16 @@ impl Signs {
             bytes: archive.member.bytes,
             step: archive.step.max(1),
         });
-        let headers: [(u64, &[u8], Meaning); 4] = [
+        let disks: [(u64, &[u8], Meaning); 2] = [
             (0, &[0x3a, 0xff, 0x26, 0xed], Meaning::Disk),
             (0, b"UBI#", Meaning::Disk),
-            (0, headers::UIMAGE, Meaning::Uimage),
-            (0, headers::TRX, Meaning::Trx),
         ];
+        let known = KNOWN.iter();
+        let known = known.map(|it| (it.magic.offset, it.magic.bytes, Meaning::Known(it)));
         let all: Vec<_> = images
-            .chain(headers)
+            .chain(disks)
             .chain(compressed)
+            .chain(known)
             .map(|(offset, bytes, meaning)| Sign {
                 offset,
                 meaning,

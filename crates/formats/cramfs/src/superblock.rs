@@ -152,7 +152,8 @@ impl Superblock {
 /// The errors of [`Superblock::parse`], `UnknownFormat` without the signature, `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let head = read_head(source, usize_from(HEAD_LEN))?;
-    let superblock = Superblock::parse(&head, source.len())?;
+    // The image may be cut.
+    let superblock = Superblock::parse(&head, u64::MAX)?;
     if !superblock.has_signature() {
         return Err(Error::UnknownFormat {
             expected: Some("cramfs".into()),
@@ -163,6 +164,7 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     Ok(Measured {
         len,
         label: superblock.name,
+        ..Measured::default()
     })
 }
 

@@ -5,7 +5,6 @@ use forerun_vfs::{Error, Measured, Result, read_head};
 use zerocopy::FromBytes;
 
 use crate::boot::{self, Boot};
-use crate::error::Check;
 use crate::ondisk::{ENTRY, LabelEntry, kind};
 
 /// Bytes of the root directory in which the label is looked for. Systems write it first.
@@ -15,28 +14,21 @@ const ROOT_HEAD: u64 = 4096;
 /// the root directory.
 ///
 /// # Errors
-/// The errors of [`Boot::parse`], `Corrupt` for a wrong checksum or a volume that is longer than the source, `Io`.
+/// The errors of [`Boot::parse`], `Corrupt` for a wrong checksum, `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let boot = Boot::parse(&read_head(source, 512)?, 0)?;
-    let (volume_len, source_len) = (boot.volume_len, source.len());
-    if volume_len > source_len {
-        let what = "VolumeLength";
-        let (found, low, high) = (volume_len, 1, source_len);
-        let check = Check::BootField {
-            what,
-            found,
-            low,
-            high,
-        };
-        return Err(check.at(None, 0));
-    }
     // At most twelve sectors of 4096 bytes.
     let region = read_head(source, usize_from(boot.region_len()))?;
     let sector_size = usize_from(boot.sector_size());
     boot::verify(&region, sector_size).map_err(|check| check.at(None, 0))?;
     Ok(Measured {
-        len: Some(volume_len),
-        label: label(source, &boot)?,
+        len: Some(boot.volume_len),
+        label: if boot.volume_len > source.len() {
+            Vec::new()
+        } else {
+            label(source, &boot)?
+        },
+        ..Measured::default()
     })
 }
 

@@ -93,9 +93,11 @@ impl Superblock {
 /// Validates the superblock of an image that a search has found.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let head = read_head(source, usize_from(HEAD_LEN))?;
-    let superblock = Superblock::parse(&head, source.len())?;
+    // The image may be cut.
+    let superblock = Superblock::parse(&head, u64::MAX)?;
     Ok(Measured {
         len: Some(superblock.full_size),
         label: superblock.volume_name,
+        ..Measured::default()
     })
 }

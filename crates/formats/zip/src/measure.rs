@@ -10,6 +10,6 @@ pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let end = End::read(source)?;
     Ok(Measured {
         len: Some(end.len),
-        label: Vec::new(),
+        ..Measured::default()
     })
 }

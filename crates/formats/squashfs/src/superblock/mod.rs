@@ -254,16 +254,21 @@ impl Superblock {
 /// The errors of [`Superblock::parse`], `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let head = read(source)?;
-    let superblock = Superblock::parse(&head, source.len())?;
+    // An image that is cut has its tables outside of the source.
+    let superblock = Superblock::parse(&head, u64::MAX)?;
     let is_streamed = read_head(source, 4)? == variant::STREAMED;
     let len = if is_streamed {
         source.len()
     } else {
         superblock.bytes_used
     };
+    let version = superblock.legacy.as_ref();
+    let version = version.map_or_else(|| "4.0".into(), Legacy::version_text);
     Ok(Measured {
         len: Some(len),
         label: Vec::new(),
+        created: superblock.created().map(i64::from),
+        details: format!("{}, version {}", compressor(superblock.codec), version),
     })
 }
 

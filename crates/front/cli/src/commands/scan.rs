@@ -20,11 +20,12 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::{json, size};
 
-/// Find images in a file of unknown contents: firmware, a disk image, an executable
+/// List what is in a file of unknown contents: firmware, a disk image, an executable
 ///
-/// Finds images of all formats and firmware headers (uImage, TRX) at any offset, tar archives at
-/// multiples of 512 bytes, and partition tables (MBR, GPT), AppImages and SIF at the start.
-/// Verifies superblocks and checksums. Prints each image with the command that opens it.
+/// Finds images of all formats at any byte, and shows the command that opens each. Also lists what forerun does
+/// not open: other filesystems, archives, compressed streams, kernels, device trees, certificates and keys. The
+/// bytes between are listed as padding, or as unknown with their entropy in bits per byte: 8 for compressed
+/// and encrypted data. Superblocks, lengths and checksums are verified.
 ///
 /// Exit status: 0 if something was found, 1 if nothing was found.
 #[derive(Args, Debug)]
@@ -102,8 +103,8 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
     if scanned.is_cut {
         context.note(&format!("{name}: there is more than can be listed"));
     }
-    if scanned.findings.is_empty() {
-        context.note(&format!("{name}: no image of a known format was found"));
+    if !scanned.findings.iter().any(|it| it.kind.is_known()) {
+        context.note(&format!("{name}: nothing of a known kind was found"));
         return Ok(Exit::Image);
     }
     Ok(Exit::Ok)
@@ -170,7 +171,17 @@ impl ShownImage<'_> {
             },
             _ => offset(finding),
         };
-        Some(format!("forerun ls {place}{file}"))
+        // The last bytes show that it is an archive.
+        let size = match (finding.kind, finding.len) {
+            (ScanKind::Image("zip"), Some(len)) => format!("--size {len} "),
+            _ => String::new(),
+        };
+        let salvage = if finding.is_truncated {
+            "--salvage "
+        } else {
+            ""
+        };
+        Some(format!("forerun ls {salvage}{place}{size}{file}"))
     }
 
     fn table(&self) -> String {
@@ -221,6 +232,9 @@ impl ShownImage<'_> {
             json::put_bytes(&mut object, "label", &finding.label);
             object.insert("details".into(), finding.details.clone().into());
             object.insert("intact".into(), finding.intact.into());
+            object.insert("truncated".into(), finding.is_truncated.into());
+            let entropy = finding.entropy.map(|bits| (bits * 1000.0).round() / 1000.0);
+            object.insert("entropy".into(), entropy.into());
             object.insert("inside".into(), finding.inside.into());
             object.insert("command".into(), self.command(finding).into());
             Value::from(object)
@@ -249,6 +263,9 @@ fn about(finding: &ScanFinding) -> String {
     }
     if !finding.details.is_empty() {
         parts.push(printable(&finding.details));
+    }
+    if let Some(entropy) = finding.entropy {
+        parts.push(format!("entropy {entropy:.2}"));
     }
     if finding.intact == Some(false) {
         parts.push("wrong checksum".to_string());

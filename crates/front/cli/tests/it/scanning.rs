@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use forerun_testkit::require;
+use serde_json::Value;
 
 use crate::common::{Fixture, Ran, big};
 
@@ -20,10 +21,13 @@ fn images(fixture: &Fixture) -> Vec<(&'static str, Vec<u8>)> {
     made.into()
 }
 
+/// Returns offset, type and command of each finding, without what lies between.
 fn found(ran: &Ran) -> Vec<(u64, String, Option<String>)> {
     let json = ran.json();
     let findings = json["findings"].as_array().unwrap().iter();
+    let is_known = |it: &&Value| it["type"] != "unknown" && it["type"] != "padding";
     findings
+        .filter(is_known)
         .map(|finding| {
             let kind = finding["type"].as_str().unwrap().to_string();
             let command = finding["command"].as_str().map(str::to_string);
@@ -74,7 +78,7 @@ fn images_at_odd_offsets_are_found_and_their_commands_work() {
 #[test]
 fn nothing_found_is_exit_status_1() {
     let fixture = Fixture::tree();
-    let message = "forerun: tree/big: no image of a known format was found";
+    let message = "forerun: tree/big: nothing of a known kind was found";
     fixture.run(&["scan", "tree/big"]).fails(1, message);
     let ran = fixture.run(&["scan", "--json", "tree/big"]);
     assert_eq!((ran.code, found(&ran)), (Some(1), Vec::new()));
@@ -235,6 +239,146 @@ fn the_hint_at_a_repair_says_where_the_volume_is() {
     ];
     assert_eq!(fixture.run(&repair).code, Some(8));
     fixture.run(&["ls", "--offset", "1M", "zeroed"]).ok();
+}
+
+/// Makes files of kinds that forerun does not open. Each is made by a line of the shell, into `out`, and has the length
+/// of that file but for the bytes given last.
+const MADE: &[(&str, &str, u64)] = &[
+    ("ext", "truncate -s 4M out && mkfs.ext4 -q -L rootfs out", 0),
+    ("fat", "truncate -s 2M out && mkfs.vfat out", 0),
+    ("iso9660", "genisoimage -quiet -no-pad -o out tree", 0),
+    ("swap", "truncate -s 1M out && mkswap out", 0),
+    ("f2fs", "truncate -s 64M out && mkfs.f2fs -q out", 0),
+    ("btrfs", "truncate -s 128M out && mkfs.btrfs -q out", 0),
+    ("jffs2", "mkfs.jffs2 -r tree -e 64KiB -o out", 0),
+    (
+        "ubifs",
+        "mkfs.ubifs -r tree -m 2048 -e 126976 -c 100 -o out",
+        0,
+    ),
+    (
+        "verity",
+        "truncate -s 2M data && veritysetup format data out",
+        0,
+    ),
+    ("cpio", "find tree | cpio -o -H newc >out", 0),
+    ("cpio", "find tree | cpio -o -H odc >out", 392),
+    ("zip", "zip -q -r out.zip tree && mv out.zip out", 0),
+    ("zip", "tar c tree | zip -q - - >out", 0),
+    ("7z", "7z a -bso0 out.7z tree && mv out.7z out", 0),
+    ("ar", "ar rc out words numbers", 0),
+    ("gzip", "gzip -c words >out && gzip -c numbers >>out", 0),
+    ("xz", "xz -c words >out", 0),
+    ("zstd", "zstd -q -c words >out", 0),
+    ("bzip2", "bzip2 -c words >out", 0),
+    ("lzma", "lzma -c words >out", 0),
+    ("lz4", "lz4 -q -c words >out", 0),
+    ("lzop", "lzop -c words >out", 0),
+    (
+        "dtb",
+        "echo '/dts-v1/; / { model=\"Board\"; };' | dtc -q -O dtb >out",
+        0,
+    ),
+    (
+        "uimage",
+        "mkimage -A arm -O linux -T kernel -C none -n name -d words out",
+        0,
+    ),
+    ("elf", "cp $(command -v true) out", 0),
+    ("pem", "openssl genrsa -out out 2048", 0),
+    (
+        "private-key",
+        "openssl genrsa 2048 | openssl pkcs8 -topk8 -nocrypt -outform der -out out",
+        0,
+    ),
+    (
+        "certificate",
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -outform der -out out -subj /CN=name",
+        0,
+    ),
+];
+
+#[test]
+fn what_other_tools_make_is_listed_with_kind_and_length() {
+    let fixture = Fixture::tree();
+    let noise = big();
+    fs::write(
+        fixture.path("words"),
+        noise
+            .iter()
+            .map(|byte| byte % 20 + b'a')
+            .collect::<Vec<_>>(),
+    )
+    .unwrap();
+    let numbers: String = (0..9000).map(|n| format!("{n}\n")).collect();
+    fs::write(fixture.path("numbers"), numbers).unwrap();
+    for (kind, line, behind) in MADE {
+        let program = line.split(['|', '&', ' ']).find(|word| {
+            !["truncate", "echo", "find", "tar", "cp", "", "-s"].contains(word)
+                && require::find_program(word).is_some()
+        });
+        let _ = fs::remove_file(fixture.path("out"));
+        let ran = Command::new("sh")
+            .args(["-c", line])
+            .current_dir(fixture.dir.path())
+            .output()
+            .unwrap();
+        if !ran.status.success() {
+            assert!(
+                !require::in_ci(),
+                "{line}: {}",
+                String::from_utf8_lossy(&ran.stderr)
+            );
+            eprintln!("SKIPPED: {line} ({program:?})");
+            continue;
+        }
+        let made = fs::read(fixture.path("out")).unwrap();
+        fs::write(
+            fixture.path("fw"),
+            [&noise[..10_001], &made, &noise[..5000]].concat(),
+        )
+        .unwrap();
+        let json = fixture.run(&["scan", "--json", "fw"]).ok().json();
+        let findings = json["findings"].as_array().unwrap();
+        let finding = findings
+            .iter()
+            .find(|it| it["type"] == *kind && it["offset"] == 10_001);
+        let finding = finding.unwrap_or_else(|| panic!("{line}: {json}"));
+        let len = made.len() as u64 - behind;
+        let size = finding["size"].as_u64().unwrap();
+        assert!(
+            size <= len && len - size < 512,
+            "{line}: {size} of {len}: {finding}"
+        );
+        assert_eq!(finding["truncated"], false, "{finding}");
+        let named = match *kind {
+            "ext" => ("label", "rootfs"),
+            "uimage" | "certificate" => ("label", "name"),
+            "dtb" => ("label", "Board"),
+            _ => ("type", *kind),
+        };
+        assert_eq!(finding[named.0], named.1, "{finding}");
+    }
+}
+
+#[test]
+fn an_image_that_is_cut_is_listed_with_the_command_that_reads_the_rest() {
+    let fixture = Fixture::tree();
+    for (format, image) in images(&fixture) {
+        // The head of an EROFS image has a checksum, the boot sector of exFAT too.
+        let cut = &image[..image.len() - 1];
+        fs::write(fixture.path("cut"), [&[7; 512][..], cut].concat()).unwrap();
+        let json = fixture.run(&["scan", "--json", "cut"]).ok().json();
+        let finding = &json["findings"][1];
+        assert_eq!(finding["type"], format, "{json}");
+        assert_eq!(finding["truncated"], true, "{finding}");
+        assert_eq!(finding["size"], image.len() - 1);
+        let command = finding["command"].as_str().unwrap();
+        if format == "squashfs" {
+            let args: Vec<_> = command.split(' ').skip(1).collect();
+            assert!(fixture.run(&args).text().contains("passwd"), "{command}");
+        }
+    }
 }
 
 /// Runs a program in the directory of a fixture. Returns whether it succeeded, or `None` if it is

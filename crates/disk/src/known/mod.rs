@@ -1,0 +1,250 @@
+//! What a scan names although forerun does not open it: one table of magic numbers, each with a check that
+//! random bytes do not pass, and the length if the bytes tell.
+//!
+//! The checks know no scan: they see the source from the start of a candidate on.
+
+mod archives;
+mod boot;
+mod bytes;
+mod filesystems;
+mod firmware;
+mod keys;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use forerun_io::{ReadAt, u64_from, usize_from};
+use forerun_vfs::{Error, Magic, Result};
+
+pub use bytes::{Budget, Bytes};
+pub use streams::decode_stream;
+
+/// A kind of contents.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Short stable name, for JSON output.
+    pub name: &'static str,
+    /// Name for people.
+    pub title: &'static str,
+    pub magic: Magic,
+    /// Validates a candidate.
+    pub check: fn(&mut Bytes<'_>) -> Option<Found>,
+    pub role: Role,
+}
+
+/// What a kind is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Plain,
+    /// A filesystem, or another use of a whole device: valuable to its owner.
+    Volume,
+    /// Its check decodes a stream.
+    Stream,
+}
+
+impl Known {
+    /// Returns the kind of a stream that starts with `head`.
+    pub fn stream_at(head: &[u8]) -> Option<&'static Self> {
+        let mut streams = KNOWN.iter().filter(|it| it.role == Role::Stream);
+        streams.find(|it| {
+            let bytes = head.get(usize_from(it.magic.offset)..);
+            bytes.is_some_and(|bytes| bytes.starts_with(it.magic.bytes))
+        })
+    }
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The facts about valid contents.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Bytes, perhaps more than there are; `None` if the bytes do not tell.
+    pub len: Option<u64>,
+    pub label: Vec<u8>,
+    /// More, as text.
+    pub details: String,
+    pub inside: Inside,
+    /// A range with a checksum, and its CRC-32.
+    pub sum: Option<(Range<u64>, u32)>,
+}
+
+/// What a search looks for in contents that it has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inside {
+    /// Nothing: the contents are compressed, encrypted or scattered.
+    #[default]
+    Nothing,
+    /// Images only: the contents are files.
+    Images,
+    /// Everything after a header of so many bytes.
+    All(u64),
+}
+
+impl Found {
+    fn of(len: impl Into<Option<u64>>) -> Self {
+        Self {
+            len: len.into(),
+            ..Self::default()
+        }
+    }
+
+    fn label(mut self, label: impl Into<Vec<u8>>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    fn details(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// Declares that there are other contents after a header of `len` bytes.
+    fn around(mut self, len: u64) -> Self {
+        self.inside = Inside::All(len);
+        self
+    }
+
+    /// Declares that the contents are files as they are.
+    const fn of_files(mut self) -> Self {
+        self.inside = Inside::Images;
+        self
+    }
+}
+
+const fn kind(
+    name: &'static str,
+    title: &'static str,
+    offset: u64,
+    bytes: &'static [u8],
+    check: fn(&mut Bytes<'_>) -> Option<Found>,
+) -> Known {
+    Known {
+        name,
+        title,
+        magic: Magic { offset, bytes },
+        check,
+        role: Role::Plain,
+    }
+}
+
+const fn volume(mut known: Known) -> Known {
+    known.role = Role::Volume;
+    known
+}
+
+const fn stream(mut known: Known) -> Known {
+    known.role = Role::Stream;
+    known
+}
+
+/// All kinds. Two magic numbers of one kind are two rows. None begins with two bytes of 0x00 or 0xFF, which
+/// are frequent.
+#[rustfmt::skip]
+pub const KNOWN: &[Known] = &[
+    volume(kind("ext", "ext2, ext3 or ext4", 0x438, b"\x53\xef", filesystems::ext)),
+    volume(kind("fat", "FAT", 0x36, b"FAT1", filesystems::fat)),
+    volume(kind("fat", "FAT", 0x52, b"FAT32   ", filesystems::fat)),
+    volume(kind("ntfs", "NTFS", 3, b"NTFS    ", filesystems::ntfs)),
+    volume(kind("bitlocker", "BitLocker", 3, b"-FVE-FS-", filesystems::bitlocker)),
+    volume(kind("xfs", "xfs", 0, b"XFSB", filesystems::xfs)),
+    volume(kind("btrfs", "btrfs", 0x1_0040, b"_BHRfS_M", filesystems::btrfs)),
+    volume(kind("f2fs", "f2fs", 0x400, b"\x10\x20\xf5\xf2", filesystems::f2fs)),
+    volume(kind("hfsplus", "HFS+", 0x400, b"H+\x00\x04", filesystems::hfsplus)),
+    volume(kind("iso9660", "ISO 9660", 0x8001, b"CD001", filesystems::iso9660)),
+    volume(kind("udf", "UDF", 0x8001, b"BEA01", filesystems::udf)),
+    volume(kind("udf", "UDF", 0x8001, b"NSR0", filesystems::udf)),
+    volume(kind("luks", "LUKS", 0, b"LUKS\xba\xbe", filesystems::luks)),
+    volume(kind("swap", "swap", 0xff6, b"SWAPSPACE2", filesystems::swap)),
+    volume(kind("lvm", "LVM", 0x200, b"LABELONE", filesystems::lvm)),
+    volume(kind("lvm", "LVM", 0x218, b"LVM2 001", filesystems::lvm)),
+    volume(kind("raid", "RAID", 0x1000, b"\xfc\x4e\x2b\xa9", filesystems::raid)),
+    kind("verity", "dm-verity hash tree", 0, b"verity\0\0", filesystems::verity),
+    kind("verity", "Android verity metadata", 0, b"\x01\xb0\x01\xb0", filesystems::android_verity),
+    kind("vbmeta", "Android verified boot", 0, b"AVB0", filesystems::vbmeta),
+    kind("vbmeta-footer", "footer of Android verified boot", 0, b"AVBf", filesystems::vbmeta_footer),
+    kind("jffs2", "JFFS2", 0, b"\x85\x19", filesystems::jffs2),
+    kind("jffs2", "JFFS2", 0, b"\x19\x85", filesystems::jffs2),
+    volume(kind("ubifs", "a UBIFS filesystem", 0, b"\x31\x18\x10\x06", filesystems::ubifs)),
+    kind("cpio", "cpio archive", 0, b"070701", archives::cpio),
+    kind("cpio", "cpio archive", 0, b"070702", archives::cpio),
+    kind("cpio", "cpio archive", 0, b"070707", archives::cpio),
+    kind("zip", "ZIP archive", 0, b"PK\x03\x04", archives::zip),
+    kind("7z", "7z archive", 0, b"7z\xbc\xaf\x27\x1c", archives::seven_zip),
+    kind("rar", "RAR archive", 0, b"Rar!\x1a\x07\x00", archives::rar),
+    kind("rar", "RAR archive", 0, b"Rar!\x1a\x07\x01\x00", archives::rar),
+    kind("cab", "cabinet archive", 0, b"MSCF\0\0\0\0", archives::cab),
+    kind("ar", "ar archive", 0, b"!<arch>\n", archives::ar),
+    stream(kind("gzip", "gzip stream", 0, b"\x1f\x8b\x08", streams::gzip)),
+    stream(kind("xz", "xz stream", 0, b"\xfd7zXZ\0", streams::xz)),
+    stream(kind("zstd", "zstd stream", 0, b"\x28\xb5\x2f\xfd", streams::zstd)),
+    stream(kind("bzip2", "bzip2 stream", 4, b"1AY&SY", streams::bzip2)),
+    stream(kind("lzma", "LZMA stream", 0, b"\x5d\x00\x00", streams::lzma)),
+    stream(kind("lzma", "LZMA stream", 0, b"\x6d\x00\x00", streams::lzma)),
+    stream(kind("lz4", "LZ4 frame", 0, b"\x04\x22\x4d\x18", streams::lz4)),
+    stream(kind("lz4", "legacy LZ4 frame", 0, b"\x02\x21\x4c\x18", streams::lz4_legacy)),
+    kind("lzop", "lzop stream", 0, b"\x89LZO\0\r\n\x1a\n", streams::lzop),
+    kind("uimage", "U-Boot image", 0, b"\x27\x05\x19\x56", boot::uimage),
+    kind("dtb", "device tree", 0, b"\xd0\x0d\xfe\xed", boot::device_tree),
+    kind("bzimage", "Linux kernel", 0x202, b"HdrS", boot::bzimage),
+    kind("zimage", "Linux kernel (ARM)", 0x24, b"\x18\x28\x6f\x01", boot::zimage),
+    kind("arm64-image", "Linux kernel (ARM64)", 0x38, b"ARM\x64", boot::arm64),
+    kind("riscv-image", "Linux kernel (RISC-V)", 0x38, b"RSC\x05", boot::riscv),
+    kind("linux-version", "version of a Linux kernel", 0, b"Linux version ", boot::version),
+    kind("android-boot", "Android boot image", 0, b"ANDROID!", boot::android),
+    kind("trx", "TRX firmware", 0, b"HDR0", firmware::trx),
+    kind("uefi-volume", "UEFI firmware volume", 0x28, b"_FVH", firmware::uefi_volume),
+    kind("elf", "ELF file", 0, b"\x7fELF", firmware::elf),
+    kind("pe", "PE executable", 0, b"MZ", firmware::pe),
+    kind("pem", "PEM", 5, b"BEGIN ", keys::pem),
+    kind("certificate", "X.509 certificate", 8, b"\xa0\x03\x02\x01\x02\x02", keys::certificate),
+    kind("private-key", "private key", 4, b"\x02\x01\x00\x30", keys::pkcs8),
+    kind("private-key", "private key", 3, b"\x02\x01\x00\x30\x13", keys::pkcs8),
+    kind("private-key", "RSA private key", 4, b"\x02\x01\x00\x02\x82", keys::pkcs1),
+    kind("ssh-public-key", "SSH public key", 0, b"ssh-rsa AAAA", keys::ssh),
+    kind("ssh-public-key", "SSH public key", 0, b"ssh-ed25519 AAAA", keys::ssh),
+];
+
+/// Returns what the start of `source` has the magic number of: a filesystem or another use of a device. For
+/// programs that are about to overwrite it: what may be valuable is better recognised wrongly than not at
+/// all, so nothing is validated.
+///
+/// # Errors
+/// [`Error::Io`] if the source cannot be read.
+pub fn volume_at_start(source: &dyn ReadAt) -> Result<Option<&'static str>> {
+    let volumes = KNOWN.iter().filter(|it| it.role == Role::Volume);
+    let needed = volumes
+        .clone()
+        .map(|it| it.magic.offset + u64_from(it.magic.bytes.len()));
+    let mut head = vec![0; usize_from(needed.max().unwrap_or(0).min(source.len()))];
+    let read = source.read_exact_at(0, &mut head);
+    read.map_err(|error| Error::io(0, head.len(), error))?;
+    let mut volumes = volumes.filter(|it| {
+        let bytes = head.get(usize_from(it.magic.offset)..);
+        bytes.is_some_and(|bytes| bytes.starts_with(it.magic.bytes))
+    });
+    Ok(volumes.next().map(|it| it.title))
+}
+
+/// Formats a time as a date in UTC. Returns `None` for times that images do not have.
+pub fn date(seconds: i64) -> Option<String> {
+    let time = jiff::Timestamp::from_second(seconds)
+        .ok()
+        .filter(|_| seconds > 0)?;
+    Some(time.strftime("%Y-%m-%d").to_string())
+}
+
+fn made(seconds: u64) -> Option<String> {
+    Some(format!("made {}", date(seconds.try_into().ok()?)?))
+}
+
+/// Joins what is known by commas.
+fn joined(parts: impl IntoIterator<Item = Option<String>>) -> String {
+    let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
+}

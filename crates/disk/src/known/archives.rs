@@ -13,12 +13,12 @@ pub fn cpio(b: &mut Bytes<'_>) -> Option<Found> {
         let member = if is_new { newc(b, at) } else { odc(b, at) };
         let Some((end, is_last)) = member else {
             let details = format!("{name}, {members} members, damaged or cut after them");
-            return (members > 1).then(|| Found::of(at.min(b.len())).details(details).of_files());
+            return (members > 1).then(|| Found::of(at.min(b.left())).details(details).of_files());
         };
         at = end;
         if is_last {
             return Some(
-                Found::of(at.min(b.len()))
+                Found::of(at.min(b.left()))
                     .details(format!("{name}, {members} members"))
                     .of_files(),
             );
@@ -108,7 +108,7 @@ pub fn zip(b: &mut Bytes<'_>) -> Option<Found> {
         }
     }
     let details = format!("{members} members, no directory after them: it is cut or damaged");
-    let at = at.min(b.len());
+    let at = at.min(b.left());
     (members > 0 && b.has(0, b"PK\x03\x04")).then(|| Found::of(at).details(details).of_files())
 }
 
@@ -229,6 +229,6 @@ pub fn ar(b: &mut Bytes<'_>) -> Option<Found> {
     }
     let details = format!("{members} members");
     // The last member may lack its padding.
-    let end = if at == b.len() + 1 { b.len() } else { at };
+    let end = if at == b.left() + 1 { b.left() } else { at };
     (members > 0).then(|| Found::of(end).details(details).of_files())
 }

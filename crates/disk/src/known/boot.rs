@@ -54,7 +54,7 @@ pub fn uimage(b: &mut Bytes<'_>) -> Option<Found> {
 pub fn device_tree(b: &mut Bytes<'_>) -> Option<Found> {
     let [len, structure, strings] = [b.be(4, 4)?, b.be(8, 4)?, b.be(12, 4)?];
     let [version, compatible] = [b.be(20, 4)?, b.be(24, 4)?];
-    let is_inside = |offset: u64| (28..len).contains(&offset) && len <= b.len();
+    let is_inside = |offset: u64| (28..len).contains(&offset) && len <= b.left();
     if !is_inside(structure) || !is_inside(strings) || !(2..=17).contains(&version) {
         return None;
     }
@@ -179,7 +179,7 @@ pub fn riscv(b: &mut Bytes<'_>) -> Option<Found> {
 /// An image whose header says how much memory it takes, which is more than the file has.
 fn raw_image(b: &mut Bytes<'_>, memory: u64, is_valid: bool) -> Option<Found> {
     let details = format!("takes {memory} bytes of memory");
-    (is_valid && memory > 0).then(|| Found::of(None).details(details).around(b.len().min(64)))
+    (is_valid && memory > 0).then(|| Found::of(None).details(details).around(b.left().min(64)))
 }
 
 /// The line that a kernel prints first: it names the version, the compiler and the date.

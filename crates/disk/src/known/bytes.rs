@@ -44,7 +44,7 @@ impl<'s> Bytes<'s> {
     }
 
     /// Returns the number of bytes from the start of the candidate to the end of the source.
-    pub fn len(&self) -> u64 {
+    pub fn left(&self) -> u64 {
         self.source.len()
     }
 
@@ -57,7 +57,7 @@ impl<'s> Bytes<'s> {
 
     /// Returns the bytes at `offset`, fewer at the end of the source.
     pub fn up_to(&mut self, offset: u64, len: usize) -> &[u8] {
-        let len = len.min(usize_from(self.len().saturating_sub(offset)));
+        let len = len.min(usize_from(self.left().saturating_sub(offset)));
         let held = |this: &Self| {
             let from = usize_from(offset.checked_sub(this.start)?);
             let end = from.checked_add(len)?;
@@ -73,7 +73,7 @@ impl<'s> Bytes<'s> {
     }
 
     fn load(&mut self, offset: u64, len: usize) -> bool {
-        let left = usize_from(self.len() - offset);
+        let left = usize_from(self.left() - offset);
         let len = self.step.max(len).min(left);
         let end = self.read + u64_from(len);
         if end > self.budget.reads.max(u64_from(MEASURE_LEN)) {

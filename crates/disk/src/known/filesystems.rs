@@ -136,6 +136,40 @@ pub fn hfsplus(b: &mut Bytes<'_>) -> Option<Found> {
     is_valid.then(|| Found::of(blocks * block))
 }
 
+pub fn reiserfs(b: &mut Bytes<'_>) -> Option<Found> {
+    const AT: u64 = 0x1_0000;
+    let [blocks, block] = [b.le(AT, 4)?, b.le(AT + 44, 2)?];
+    let is_valid = block.is_power_of_two() && (512..=8192).contains(&block) && blocks > 0;
+    let label = b.text(AT + 100, 16);
+    is_valid.then(|| Found::of(blocks * block).label(label))
+}
+
+pub fn jfs(b: &mut Bytes<'_>) -> Option<Found> {
+    const AT: u64 = 0x8000;
+    let [version, sectors] = [b.le(AT + 4, 4)?, b.le(AT + 8, 8)?];
+    let [block, sector] = [b.le(AT + 16, 4)?, b.le(AT + 24, 4)?];
+    let is_valid = matches!(version, 1 | 2) && matches!(block, 512 | 1024 | 2048 | 4096);
+    let len = sectors.checked_mul(sector)?;
+    (is_valid && sector == 512 && len > 0).then(|| Found::of(len))
+}
+
+pub fn minix(b: &mut Bytes<'_>) -> Option<Found> {
+    const AT: u64 = 0x400;
+    const BLOCK: u64 = 1024;
+    let [inodes, zones, inode_map] = [b.le(AT, 2)?, b.le(AT + 2, 2)?, b.le(AT + 4, 2)?];
+    let [zone_map, first, log] = [b.le(AT + 6, 2)?, b.le(AT + 8, 2)?, b.le(AT + 10, 2)?];
+    let (version, zones, inode) = match b.le(AT + 16, 2)? {
+        0x137f | 0x138f => (1, zones, 32),
+        _ => (2, b.le(AT + 20, 4)?, 64),
+    };
+    // The maps have a bit for each inode and zone, and the data begins after the inodes.
+    let is_map = inode_map == (inodes + 1).div_ceil(BLOCK * 8) && zone_map >= zones / (BLOCK * 8);
+    let is_first = first == 2 + inode_map + zone_map + (inodes * inode).div_ceil(BLOCK);
+    let is_valid = inodes > 0 && zones > first && log == 0 && is_map && is_first;
+    let details = format!("version {version}");
+    is_valid.then(|| Found::of(zones * BLOCK).details(details).of_files())
+}
+
 pub fn iso9660(b: &mut Bytes<'_>) -> Option<Found> {
     const AT: u64 = 0x8000;
     let [blocks, big] = [b.le(AT + 80, 4)?, b.be(AT + 84, 4)?];
@@ -260,7 +294,7 @@ pub fn jffs2(b: &mut Bytes<'_>) -> Option<Found> {
         if let Some(len) = jffs2_node(b, at, is_little) {
             at = at.checked_add(len.checked_next_multiple_of(4)?)?;
             // The last node may lack its padding.
-            end = at.min(b.len());
+            end = at.min(b.left());
             nodes += 1;
             continue;
         }
@@ -301,7 +335,7 @@ fn jffs2_node(b: &mut Bytes<'_>, at: u64, is_little: bool) -> Option<u64> {
     }
     let len = u64::from(number([l0, l1, l2, l3]));
     let is_right = raw_crc32(head.get(..8)?) == number([c0, c1, c2, c3]);
-    let fits = len >= 12 && at.checked_add(len)? <= b.len();
+    let fits = len >= 12 && at.checked_add(len)? <= b.left();
     (is_right && fits).then_some(len)
 }
 

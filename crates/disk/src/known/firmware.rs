@@ -24,7 +24,7 @@ pub fn trx(b: &mut Bytes<'_>) -> Option<Found> {
         before = offset;
         used += 1;
     }
-    if used == 0 || len > b.len() {
+    if used == 0 || len > b.left() {
         return None;
     }
     let details = format!("version {version}, parts: {used}");

@@ -43,7 +43,7 @@ fn sequence(b: &mut Bytes<'_>) -> Option<(u64, u64)> {
 pub fn certificate(b: &mut Bytes<'_>) -> Option<Found> {
     let (len, _) = sequence(b)?;
     let inner = b.be(6, 2)?;
-    let is_valid = b.has(4, b"\x30\x82") && inner + 8 < len && len <= b.len();
+    let is_valid = b.has(4, b"\x30\x82") && inner + 8 < len && len <= b.left();
     if !is_valid {
         return None;
     }
@@ -71,7 +71,7 @@ pub fn pkcs8(b: &mut Bytes<'_>) -> Option<Found> {
         [0x06, 3, 0x2b, 0x65, 0x70, ..] => "Ed25519",
         _ => return None,
     };
-    let is_valid = b.has(at + 2 + algorithm, b"\x04") && len <= b.len();
+    let is_valid = b.has(at + 2 + algorithm, b"\x04") && len <= b.left();
     is_valid.then(|| Found::of(len).details(name))
 }
 
@@ -80,7 +80,7 @@ pub fn pkcs1(b: &mut Bytes<'_>) -> Option<Found> {
     let (len, _) = sequence(b)?;
     let modulus = b.be(9, 2)?;
     let is_size = matches!(modulus, 129 | 193 | 257 | 385 | 513);
-    let is_valid = is_size && b.has(11 + modulus, b"\x02\x03\x01\x00\x01") && len <= b.len();
+    let is_valid = is_size && b.has(11 + modulus, b"\x02\x03\x01\x00\x01") && len <= b.left();
     is_valid.then(|| Found::of(len).details("RSA"))
 }
 

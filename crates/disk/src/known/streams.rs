@@ -13,6 +13,8 @@ const MOST_INPUT: usize = 4 << 20;
 /// Decoded and stored bytes from which on a damaged stream is one nevertheless.
 const LEAST_DECODED: u64 = 64 << 10;
 const LEAST_STORED: u64 = 4 << 10;
+/// Decoded bytes of a stream of LZMA: a few could be anything.
+const LEAST_LZMA: u64 = 64;
 
 /// A kind of stream that can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +168,7 @@ fn one(
         }
         if step.used == 0 && decoded.is_empty() {
             if given < wanted {
-                let is_end = done.len + u64_from(given) == b.len();
+                let is_end = done.len + u64_from(given) == b.left();
                 done.end = if is_end { End::Cut } else { End::Unknown };
                 return false;
             }
@@ -272,7 +274,8 @@ pub fn lzma(b: &mut Bytes<'_>) -> Option<Found> {
     if !is_usual || !(1 << 16..=1 << 30).contains(&dictionary) || !is_len || first != 0 {
         return None;
     }
-    found(b, Stream::Lzma)
+    let found = found(b, Stream::Lzma)?;
+    (b.decoded >= LEAST_LZMA).then_some(found)
 }
 
 /// Follows the blocks of a frame, which have their lengths.
@@ -293,7 +296,7 @@ pub fn lz4(b: &mut Bytes<'_>) -> Option<Found> {
     at += 1;
     loop {
         let Some(block) = b.le(at, 4) else {
-            return Some(Found::of(b.len()).details("truncated"));
+            return Some(Found::of(b.left()).details("truncated"));
         };
         at += 4;
         if block == 0 {
@@ -315,18 +318,18 @@ pub fn lz4_legacy(b: &mut Bytes<'_>) -> Option<Found> {
     let (mut at, mut blocks) = (4_u64, 0_u64);
     while let Some(block) = b.le(at, 4) {
         let end = at + 4 + block;
-        let is_block = (1..=MOST).contains(&block) && end <= b.len();
+        let is_block = (1..=MOST).contains(&block) && end <= b.left();
         // A token without literals cannot begin a block.
         if !is_block || (blocks == 0 && b.le(at + 4, 1)? < 0x10) {
             break;
         }
         at = end;
         blocks += 1;
-        if block < 1 << 20 && b.len() == at {
+        if block < 1 << 20 && b.left() == at {
             break;
         }
     }
-    let is_likely = blocks > 1 || (blocks == 1 && at == b.len());
+    let is_likely = blocks > 1 || (blocks == 1 && at == b.left());
     is_likely.then(|| Found::of(at).details(format!("{blocks} blocks")))
 }
 

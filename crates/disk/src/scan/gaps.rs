@@ -191,7 +191,11 @@ impl Stretch {
 }
 
 /// Returns the bits that a byte tells, 0 to 8.
-#[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "two decimals are shown"
+)]
 fn entropy(counts: impl Iterator<Item = u64>, total: u64) -> f64 {
     let counts = counts.filter(|&count| count > 0);
     let bits = counts.map(|count| {

@@ -30,7 +30,7 @@ use forerun_compat as compat;
 use forerun_console::{
     advice, args, columns, confine, context, error, escape, exit, interrupt, json, layers, log,
     losses, names, output, partition, patience, place, progress, remote, role, secrets, size,
-    source, stdin, target, values,
+    source, spool, stdin, target, values,
 };
 #[cfg(feature = "network")]
 use forerun_console::{fetch, layer_count};

@@ -1,24 +1,29 @@
-//! `forerun scan`: finds the images in a file of unknown contents, and shows how to open each.
+//! `forerun scan`: what is in a file of unknown contents, and how to open it.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+mod extract;
+mod inside;
+mod show;
 
-use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
-use forerun::Observer;
-use forerun::unstable::disk::Container;
-use forerun::unstable::disk::scan::{ScanFinding, ScanKind, ScanOptions, Scanned, scan};
-use forerun::unstable::formats;
-use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
 
-use crate::args::{ImageArgs, RemoteArgs, SourceArgs};
+use clap::{Args, ValueHint};
+use forerun::OpenOptions;
+use forerun::build::spool_file;
+use forerun::unstable::disk::scan::ScanOptions;
+use forerun_export::{ExportError, ExtractOptions};
+
+use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs};
+use crate::confine::capabilities;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
-use crate::escape::{escape, printable};
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::place::OutputDir;
 use crate::progress::Progress;
-use crate::{json, size};
+use crate::{size, spool};
+use extract::Extraction;
+use inside::Descent;
+use show::ShownImage;
 
 /// List what is in a file of unknown contents: firmware, a disk image, an executable
 ///
@@ -34,6 +39,8 @@ Examples:
   forerun scan firmware.bin                  images, and how to open them
   forerun scan /dev/sdb                      partitions and their contents
   forerun ls --partition 2 disk.img          open one of them
+  forerun scan --tree firmware.bin           also inside streams and images
+  forerun scan --extract out firmware.bin    all of it, as trees and files
   forerun scan --json firmware.bin           for programs")]
 pub struct ScanArgs {
     #[cfg_attr(
@@ -46,6 +53,17 @@ pub struct ScanArgs {
     /// Also search inside the images that are found
     #[arg(short, long)]
     pub all: bool,
+    /// Go into what is found
+    ///
+    /// Streams are decoded, and the files of images searched, up to four levels deep and 16 GiB in all.
+    #[arg(short, long)]
+    pub tree: bool,
+    /// Write what is found to DIR: images as trees, everything else as files
+    ///
+    /// Names begin with the offset. Padding is not written. DIR/report.json has the result as --json prints it, and
+    /// where each finding was written to. Nothing in DIR is overwritten.
+    #[arg(short = 'x', long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub extract: Option<PathBuf>,
     /// Byte offset to start at, such as 1M or 0x100000 [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
@@ -59,6 +77,8 @@ pub struct ScanArgs {
     #[arg(long)]
     pub no_lock: bool,
     #[command(flatten)]
+    pub limits: LimitArgs,
+    #[command(flatten)]
     pub remote: RemoteArgs,
 }
 
@@ -66,48 +86,91 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
     let image_args = args.image_args();
     let name = image_name(&image_args);
     let prepared = context.prepare(&image_args)?;
-    context.confine(&prepared.sandbox());
-    let (source, options) = prepared.into_source(context)?;
-    let observer = Arc::new(Observer::default());
-    context.observe(&observer);
+    let mut sandbox = prepared.sandbox();
+    let place = match &args.extract {
+        Some(dir) => Some(make_place(dir)?),
+        None => None,
+    };
+    if let Some(place) = &place {
+        sandbox = place
+            .sandbox(sandbox)
+            .keep(capabilities(&ExtractOptions::default()));
+    }
+    let decoded = if args.tree {
+        let file = spool_file();
+        Some(file.map_err(|error| Failure::output(&error).of("temporary file"))?)
+    } else {
+        None
+    };
+    // Nested archives may be compressed as a whole.
+    let nested =
+        spool::prepare(None, &OpenOptions::default()).filter(|_| args.tree || place.is_some());
+    context.confine(&sandbox);
+    let (source, mut options) = prepared.into_source(context)?;
+    options.spool = nested.or(options.spool);
+    let mut descent = Descent::new(context, &options, decoded);
     let progress = Progress::new(context, "searching", source.len());
     let mut done = 0;
-    let scanned = scan(
+    let scanned = descent.level(
         &source,
-        formats(),
         ScanOptions {
             all: args.all,
             offset: options.offset,
             size: options.size,
         },
-        &observer,
         &mut |bytes| {
             progress.add(bytes.saturating_sub(done));
             done = bytes;
         },
     );
     drop(progress);
-    let scanned = scanned.map_err(|error| Failure::from(error).of(&name))?;
+    let mut level = scanned.map_err(|failure| failure.of(&name))?;
+    let is_cut = descent.is_cut;
+    let mut exit = Exit::Ok;
+    if let Some(dir) = &args.extract {
+        let mut extraction = Extraction::new(context, &options, dir, &*level.source);
+        extraction.level(&mut level, Path::new(""))?;
+        if !extraction.failures.is_empty() {
+            exit = Exit::Partial;
+            context.report_all(extraction.failures);
+        }
+    }
     let shown = ShownImage {
         name: &name,
         at_start: options.offset == 0,
-        scanned: &scanned,
+        level: &level,
+        is_complete: !level.scanned.is_cut && !is_cut,
     };
-    let mut out = Output::stdout()?;
-    if context.global.json {
-        out.json(&shown.json())?;
-    } else if !scanned.findings.is_empty() {
-        out.text(shown.table())?;
+    if let Some(dir) = &args.extract {
+        extract::report(dir, shown.json().to_string().as_bytes())?;
     }
-    out.finish()?;
-    if scanned.is_cut {
+    print(context, &shown)?;
+    if !shown.is_complete {
         context.note(&format!("{name}: there is more than can be listed"));
     }
-    if !scanned.findings.iter().any(|it| it.kind.is_known()) {
+    if !level.scanned.findings.iter().any(|it| it.kind.is_known()) {
         context.note(&format!("{name}: nothing of a known kind was found"));
         return Ok(Exit::Image);
     }
-    Ok(Exit::Ok)
+    Ok(exit)
+}
+
+fn print(context: &Context, shown: &ShownImage<'_>) -> Result<()> {
+    let mut out = Output::stdout()?;
+    if context.global.json {
+        out.json(&shown.json())?;
+    } else if !shown.level.scanned.findings.is_empty() {
+        out.text(shown.table())?;
+    }
+    out.finish()
+}
+
+fn make_place(dir: &Path) -> Result<OutputDir> {
+    let place = OutputDir::make(dir);
+    Ok(place.map_err(|source| ExportError::Target {
+        path: dir.into(),
+        source,
+    })?)
 }
 
 impl ScanArgs {
@@ -122,164 +185,8 @@ impl ScanArgs {
                 remote: self.remote.clone(),
                 ..SourceArgs::default()
             },
+            limits: self.limits.clone(),
             ..ImageArgs::default()
         }
-    }
-}
-
-struct ShownImage<'s> {
-    name: &'s str,
-    /// Whether the search began at the start of the file, so that the partitions found belong to
-    /// the file itself.
-    at_start: bool,
-    scanned: &'s Scanned,
-}
-
-impl ShownImage<'_> {
-    fn outer(&self, finding: &ScanFinding) -> Option<&ScanFinding> {
-        self.scanned.findings.get(finding.inside?)
-    }
-
-    /// Returns the number of findings that enclose `finding`.
-    fn depth(&self, finding: &ScanFinding) -> usize {
-        std::iter::successors(self.outer(finding), |finding| self.outer(finding)).count()
-    }
-
-    /// Returns the command that lists an image.
-    fn command(&self, finding: &ScanFinding) -> Option<String> {
-        let file = match self.name {
-            "standard input" => "-".to_string(),
-            name => quoted(name),
-        };
-        match finding.kind {
-            ScanKind::Image(_) => {}
-            // A disk that fills the file has commands of its own.
-            ScanKind::Container(Container::AndroidSparse | Container::Ubi)
-                if finding.inside.is_some() || finding.offset > 0 || !self.at_start => {}
-            ScanKind::Container(Container::VirtualDisk(_)) => {
-                return Some(format!(
-                    "qemu-img convert -O raw {file} {}",
-                    quoted(&format!("{}.raw", self.name))
-                ));
-            }
-            _ => return None,
-        }
-        let place = match self.outer(finding) {
-            Some(outer) if outer.offset == finding.offset && self.at_start => match outer.kind {
-                ScanKind::Partition(number) => format!("--partition {number} "),
-                _ => offset(finding),
-            },
-            _ => offset(finding),
-        };
-        // The last bytes show that it is an archive.
-        let size = match (finding.kind, finding.len) {
-            (ScanKind::Image("zip"), Some(len)) => format!("--size {len} "),
-            _ => String::new(),
-        };
-        let salvage = if finding.is_truncated {
-            "--salvage "
-        } else {
-            ""
-        };
-        Some(format!("forerun ls {salvage}{place}{size}{file}"))
-    }
-
-    fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(["offset", "hex", "size", "found", "about"]);
-        for column in table.column_iter_mut().take(3) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        for finding in &self.scanned.findings {
-            let indent = "  ".repeat(self.depth(finding));
-            let found = match finding.kind {
-                ScanKind::Partition(number) => format!("partition {number}"),
-                ref kind => kind.name().to_string(),
-            };
-            table.add_row([
-                finding.offset.to_string(),
-                format!("{:#x}", finding.offset),
-                finding.len.map_or_else(|| "?".to_string(), size::human),
-                format!("{indent}{found}"),
-                about(finding),
-            ]);
-        }
-        // Each command is on a line of its own, which a terminal does not truncate.
-        let commands = self.scanned.findings.iter().map(|it| self.command(it));
-        let mut text = String::new();
-        for (line, command) in table.lines().zip([None].into_iter().chain(commands)) {
-            text += line.trim_end();
-            text += "\n";
-            if let Some(command) = command {
-                text += &format!("    {command}\n");
-            }
-        }
-        text
-    }
-
-    fn json(&self) -> Value {
-        let findings = self.scanned.findings.iter().map(|finding| {
-            let mut object = Map::new();
-            object.insert("offset".into(), finding.offset.into());
-            object.insert("size".into(), finding.len.into());
-            object.insert("type".into(), finding.kind.name().into());
-            let number = match finding.kind {
-                ScanKind::Partition(number) => Some(number),
-                _ => None,
-            };
-            object.insert("partition".into(), number.into());
-            json::put_bytes(&mut object, "label", &finding.label);
-            object.insert("details".into(), finding.details.clone().into());
-            object.insert("intact".into(), finding.intact.into());
-            object.insert("truncated".into(), finding.is_truncated.into());
-            let entropy = finding.entropy.map(|bits| (bits * 1000.0).round() / 1000.0);
-            object.insert("entropy".into(), entropy.into());
-            object.insert("inside".into(), finding.inside.into());
-            object.insert("command".into(), self.command(finding).into());
-            Value::from(object)
-        });
-        let mut object = Map::new();
-        object.insert("image".into(), self.name.into());
-        object.insert("findings".into(), findings.collect());
-        object.insert("complete".into(), (!self.scanned.is_cut).into());
-        object.into()
-    }
-}
-
-/// Returns the option for an image that is not at the start of the file.
-fn offset(finding: &ScanFinding) -> String {
-    match finding.offset {
-        0 => String::new(),
-        offset => format!("--offset {offset} "),
-    }
-}
-
-/// Describes a finding: its label, its details, and whether its checksum is wrong.
-fn about(finding: &ScanFinding) -> String {
-    let mut parts = Vec::new();
-    if !finding.label.is_empty() {
-        parts.push(format!("\"{}\"", escape(&finding.label)));
-    }
-    if !finding.details.is_empty() {
-        parts.push(printable(&finding.details));
-    }
-    if let Some(entropy) = finding.entropy {
-        parts.push(format!("entropy {entropy:.2}"));
-    }
-    if finding.intact == Some(false) {
-        parts.push("wrong checksum".to_string());
-    }
-    parts.join(", ")
-}
-
-/// Quotes a name for a shell if needed.
-fn quoted(name: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+:".contains(char);
-    let plain = printable(name);
-    if plain.chars().all(is_plain) {
-        plain
-    } else {
-        format!("'{}'", plain.replace('\'', "'\\''"))
     }
 }

@@ -111,6 +111,70 @@ fn json_holds_both_values() {
 }
 
 #[test]
+fn images_in_firmware_are_found_and_differences_of_rights_come_first() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::tree();
+    let pack = |name: &str| {
+        let args = ["-q", "pack", "--mtime", "2026-01-31", "tree", name];
+        fixture.run(&args).ok();
+        fs::read(fixture.path(name)).unwrap()
+    };
+    let small = {
+        fixture
+            .run(&["-q", "pack", "--format", "romfs", "tree/etc", "small"])
+            .ok();
+        fs::read(fixture.path("small")).unwrap()
+    };
+    let old = pack("old.sqsh");
+    fs::write(fixture.path("tree/aaa"), "new").unwrap();
+    fs::write(fixture.path("tree/zzz"), "new").unwrap();
+    let mode = fs::Permissions::from_mode(0o4755);
+    fs::set_permissions(fixture.path("tree/zzz"), mode).unwrap();
+    let new = pack("new.sqsh");
+    let noise = &crate::common::big()[..5001];
+    fs::write(
+        fixture.path("old.bin"),
+        [noise, &small, noise, &old].concat(),
+    )
+    .unwrap();
+    fs::write(fixture.path("new.bin"), [&noise[..77], &new].concat()).unwrap();
+    let ran = fixture.run(&["diff", "--ignore", "mtime", "old.bin", "new.bin"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let expected = "added: /zzz: file (set-user-ID)\nadded: /aaa: file\n";
+    assert!(ran.text().starts_with(expected), "{}", ran.text());
+    let offset = 5001 + small.len() + 5001;
+    let note = format!("forerun: old.bin: the squashfs image at offset {offset} is compared\n");
+    assert!(ran.stderr.contains(&note), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("FILE@OFFSET names: @5001\n"),
+        "{}",
+        ran.stderr
+    );
+    let named = format!("old.bin@{offset}");
+    let same = fixture.run(&["diff", "-q", &named, "old.sqsh"]);
+    assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
+    let same = fixture.run(&["diff", "-q", "old.bin@5001", "small"]);
+    assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
+    fs::write(fixture.path("disk.img"), crate::hints::disk_of(&old)).unwrap();
+    let same = fixture.run(&["diff", "-q", "disk.img@p1", "old.sqsh"]);
+    assert_eq!((same.code, same.text()), (Some(0), ""), "{}", same.stderr);
+    let wrong = fixture.run(&["diff", "old.bin@pp", "old.sqsh"]);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+    let json = fixture
+        .run(&["diff", "--json", "old.bin", "new.bin"])
+        .json();
+    let differences = json["differences"].as_array().unwrap();
+    let zzz = differences.iter().find(|it| it["path"] == "/zzz").unwrap();
+    assert_eq!(zzz["privilege"], "set-user-ID");
+    fixture
+        .run(&["-q", "pack", "--mtime", "2026-02-01", "tree", "later.sqsh"])
+        .ok();
+    let times = fixture.run(&["diff", "-q", "new.sqsh", "later.sqsh"]);
+    let date = "mtime 2026-01-31T00:00:00Z -> 2026-02-01T00:00:00Z";
+    assert!(times.text().contains(date), "{}", times.text());
+}
+
+#[test]
 fn trouble_is_no_difference() {
     let Some(fixture) = Fixture::new() else {
         return;

@@ -22,6 +22,9 @@ use forerun_vfs::{Device, FileType, Held, Limits, Timestamp};
 use crate::{ExportError, Progress};
 use entry::Tree;
 
+/// The attribute that has the capabilities of a program.
+const CAPABILITY: &[u8] = b"security.capability";
+
 #[derive(Clone, Copy, Debug)]
 pub enum Side<'a> {
     Image(&'a Reader),
@@ -56,8 +59,8 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Exists only on the right.
-    Added(FileType),
+    /// Exists only on the right, with these permission bits.
+    Added(FileType, u16),
     /// Exists only on the left.
     Removed(FileType),
     /// Type of the node. Nothing else is compared then.
@@ -85,7 +88,7 @@ impl Change {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Added(_) => "added",
+            Self::Added(..) => "added",
             Self::Removed(_) => "removed",
             Self::Kind(..) => "type",
             Self::Mode(..) => "mode",
@@ -100,13 +103,31 @@ impl Change {
         }
     }
 
+    /// Returns why the difference may give somebody more rights, or `None`.
+    #[must_use]
+    pub fn privilege(&self) -> Option<&'static str> {
+        match self {
+            Self::Added(FileType::Regular, mode) if mode & 0o4000 != 0 => Some("set-user-ID"),
+            Self::Added(FileType::Regular, mode) if mode & 0o2000 != 0 => Some("set-group-ID"),
+            Self::Added(FileType::CharDevice | FileType::BlockDevice, _) | Self::Device(..) => {
+                Some("device")
+            }
+            Self::Mode(left, right) if right & !left & 0o4000 != 0 => Some("set-user-ID"),
+            Self::Mode(left, right) if right & !left & 0o2000 != 0 => Some("set-group-ID"),
+            Self::Mode(..) => Some("mode"),
+            Self::Owner(..) => Some("owner"),
+            Self::Xattr(name, ..) if name == CAPABILITY => Some("capabilities"),
+            _ => None,
+        }
+    }
+
     fn bytes(&self) -> usize {
         let len = |text: &Option<Vec<u8>>| text.as_ref().map_or(0, Vec::len);
         match self {
             Self::Target(old, new) => old.len() + new.len(),
             Self::Link(old, new) => len(old) + len(new),
             Self::Xattr(name, old, new) => name.len() + len(old) + len(new),
-            Self::Added(_)
+            Self::Added(..)
             | Self::Removed(_)
             | Self::Kind(..)
             | Self::Mode(..)
@@ -173,7 +194,14 @@ pub fn diff(
                 (&old.path, changes)
             }
             (Some(old), None) => (&old.path, vec![Change::Removed(old.metadata.kind)]),
-            (None, Some(new)) => (&new.path, vec![Change::Added(new.metadata.kind)]),
+            (None, Some(new)) => {
+                let added = Change::Added(new.metadata.kind, new.metadata.mode);
+                let capability = capability(right, new, &keeps, &mut done);
+                (
+                    &new.path,
+                    [Some(added), capability].into_iter().flatten().collect(),
+                )
+            }
             (None, None) => break,
         };
         for change in changes.drain(..) {
@@ -234,16 +262,41 @@ fn xattrs(
     if !keeps.xattrs || old.metadata.kind != new.metadata.kind {
         return;
     }
-    let of = |side, entry: &entry::Entry| match side {
-        Side::Image(reader) => image::xattrs(reader, entry),
-        Side::Directory(path) => host::xattrs(path, entry),
-    };
-    match (of(left, old), of(right, new)) {
+    match (xattrs_of(left, old), xattrs_of(right, new)) {
         (Ok(old), Ok(new)) => compare::xattrs(&old, &new, changes),
         (old, new) => {
             done.failures.0.extend(old.err());
             done.failures.1.extend(new.err());
         }
+    }
+}
+
+/// Returns the capabilities of a new program.
+fn capability(
+    right: Side<'_>,
+    new: &entry::Entry,
+    keeps: &compare::Keeps,
+    done: &mut DiffReport,
+) -> Option<Change> {
+    if !keeps.xattrs || new.metadata.kind != FileType::Regular {
+        return None;
+    }
+    match xattrs_of(right, new) {
+        Ok(mut xattrs) => {
+            let value = xattrs.remove(CAPABILITY)?;
+            Some(Change::Xattr(CAPABILITY.to_vec(), None, Some(value)))
+        }
+        Err(error) => {
+            done.failures.1.push(error);
+            None
+        }
+    }
+}
+
+fn xattrs_of(side: Side<'_>, entry: &entry::Entry) -> Result<compare::Xattrs, ExportError> {
+    match side {
+        Side::Image(reader) => image::xattrs(reader, entry),
+        Side::Directory(path) => host::xattrs(path, entry),
     }
 }
 

@@ -90,7 +90,7 @@ fn differences_of_names_and_data_are_told() {
                 builder.file("new", []);
             },
             "new",
-            Change::Added(FileType::Regular),
+            Change::Added(FileType::Regular, 0o644),
         ),
         (
             |builder| {

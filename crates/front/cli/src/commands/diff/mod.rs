@@ -1,5 +1,6 @@
 //! `forerun diff`: the differences between two images, or between an image and a directory.
 
+mod find;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -22,8 +23,12 @@ use crate::source;
 ///
 /// Compares names, types, permissions, owners, times, links, devices, extended attributes and
 /// contents. Prints a line for each difference: added (only in B), removed (only in A), or changed
-/// (with the change). Ignores properties that one of the two formats cannot store, such as the
-/// owners and times of romfs.
+/// (with the change). Differences that may give somebody more rights come first: set-user-ID files,
+/// permissions, owners, capabilities, devices. Ignores properties that one of the two formats cannot
+/// store, such as the owners and times of romfs.
+///
+/// In a file that holds images, such as firmware, compares the largest image. FILE@OFFSET names
+/// another one, FILE@pN a partition.
 ///
 /// Exit status: 0 if nothing differs, 1 if something differs, 2 or more if not everything could be
 /// compared.
@@ -31,10 +36,12 @@ use crate::source;
 #[command(after_help = "\
 Examples:
   forerun diff old.sqsh new.sqsh
+  forerun diff router-1.0.bin router-1.1.bin
+  forerun diff router.bin@0x200000 disk.img@p2
   forerun diff --ignore mtime,owner rootfs/ rootfs.sqsh
   forerun diff --brief --exclude '*.pyc' a.sqsh b.img")]
 pub struct DiffArgs {
-    /// Image or directory
+    /// Image, FILE@OFFSET, FILE@pN or directory
     #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
     pub left: PathBuf,
     /// Image or directory to compare with A
@@ -116,7 +123,11 @@ fn options(args: &DiffArgs) -> Result<DiffOptions> {
 
 /// A side of the comparison whose file is open but not parsed.
 enum Prepared {
-    Image(Box<source::PreparedImage>, String),
+    Image(
+        Box<source::PreparedImage>,
+        Option<Box<source::PreparedImage>>,
+        String,
+    ),
     Directory(PathBuf),
 }
 
@@ -124,29 +135,46 @@ fn prepare(context: &Context, args: &DiffArgs, path: &Path) -> Result<Prepared> 
     if path.is_dir() {
         return Ok(Prepared::Directory(path.into()));
     }
-    let image = ImageArgs {
+    let mut image = ImageArgs {
         image: path.into(),
         layers: Vec::new(),
         source: args.source.clone(),
         limits: args.limits.clone(),
     };
+    find::place(&mut image)?;
     let prepared = context.prepare(&image).map_err(unreadable)?;
-    Ok(Prepared::Image(Box::new(prepared), image_name(&image)))
+    // A second descriptor, for the search in a file that turns out to be no image.
+    let spare = if find::may_be_searched(&image) {
+        Some(Box::new(context.prepare(&image).map_err(unreadable)?))
+    } else {
+        None
+    };
+    Ok(Prepared::Image(
+        Box::new(prepared),
+        spare,
+        image_name(&image),
+    ))
 }
 
 impl Prepared {
     fn sandbox(&self, sandbox: Sandbox) -> Sandbox {
         match self {
-            Self::Image(image, _) => sandbox.and(image.sandbox()),
+            Self::Image(image, ..) => sandbox.and(image.sandbox()),
             Self::Directory(path) => sandbox.read(path).keep(TREES),
         }
     }
 
     fn open(self, context: &Context) -> Result<Opened> {
         Ok(match self {
-            Self::Image(image, name) => {
-                let opened = context.open_prepared(*image, None).map_err(unreadable)?;
-                Opened::Image(Box::new(opened), name)
+            Self::Image(image, spare, name) => {
+                let opened = context.open_prepared(*image, None);
+                let opened = match (opened, spare) {
+                    (Err(failure), Some(spare)) if failure.kind == "unknown_format" => {
+                        find::largest_image(context, *spare, &name, failure)
+                    }
+                    (opened, _) => opened,
+                };
+                Opened::Image(Box::new(opened.map_err(unreadable)?), name)
             }
             Self::Directory(path) => Opened::Directory(path),
         })

@@ -13,13 +13,22 @@ use crate::output::{JsonArray, Output};
 /// Bytes of an attribute's value that a line shows.
 const VALUE: usize = 40;
 
-/// Prints each difference on a line or, with `brief`, each path.
+/// Prints each difference on a line, first those that may give somebody more rights. With `brief`, prints
+/// each path.
 pub fn lines(out: &mut Output, found: &[Difference], brief: bool) -> Result<()> {
-    for difference in told(found, brief) {
+    let told = || told(found, brief);
+    let is_first = |it: &&Difference| !brief && it.change.privilege().is_some();
+    let rest = told().filter(|it| !is_first(it));
+    for difference in told().filter(is_first).chain(rest) {
         let (word, how) = match &difference.change {
-            Change::Added(kind) => ("added", format!(": {}", kind.name())),
+            Change::Added(kind, _) => ("added", format!(": {}", kind.name())),
             Change::Removed(kind) => ("removed", format!(": {}", kind.name())),
             change => ("changed", format!(": {}", how(change))),
+        };
+        let privilege = difference.change.privilege();
+        let how = match privilege.filter(|privilege| !how.contains(privilege)) {
+            Some(privilege) => format!("{how} ({privilege})"),
+            None => how,
         };
         out.text(word)?;
         out.text(": ")?;
@@ -72,7 +81,7 @@ fn told(found: &[Difference], brief: bool) -> impl Iterator<Item = &Difference> 
 fn how(change: &Change) -> String {
     let quoted = |bytes: &[u8]| format!("\"{}\"", escape(bytes));
     match change {
-        Change::Added(kind) | Change::Removed(kind) => kind.name().to_string(),
+        Change::Added(kind, _) | Change::Removed(kind) => kind.name().to_string(),
         Change::Kind(left, right) => format!("type {} -> {}", left.name(), right.name()),
         Change::Mode(left, right) => format!("mode {left:04o} -> {right:04o}"),
         Change::Owner((uid, gid), (new_uid, new_gid)) => {
@@ -109,11 +118,13 @@ fn how(change: &Change) -> String {
     }
 }
 
-/// Formats seconds since the epoch, as `stat -c %Y` and `date -d @` do.
+/// Formats a time as a date in UTC, which `date -d` takes.
 fn time(time: Timestamp) -> String {
-    match time.nanoseconds {
-        0 => format!("@{}", time.seconds),
-        nanoseconds => format!("@{}.{nanoseconds:09}", time.seconds),
+    let nanoseconds = i32::try_from(time.nanoseconds).unwrap_or(0);
+    match jiff::Timestamp::new(time.seconds, nanoseconds) {
+        Ok(date) => date.to_string(),
+        // Beyond the year 9999.
+        Err(_) => format!("@{}", time.seconds),
     }
 }
 
@@ -121,12 +132,13 @@ fn fields(difference: &Difference, brief: bool) -> Value {
     let mut object = Map::new();
     put_bytes(&mut object, "path", &absolute(&difference.path));
     let change = match (&difference.change, brief) {
-        (Change::Added(_) | Change::Removed(_), _) | (_, false) => difference.change.name(),
+        (Change::Added(..) | Change::Removed(_), _) | (_, false) => difference.change.name(),
         (_, true) => "changed",
     };
     object.insert("change".into(), change.into());
     if !brief {
         values(&mut object, &difference.change);
+        object.insert("privilege".into(), difference.change.privilege().into());
     }
     Value::Object(object)
 }
@@ -139,7 +151,7 @@ fn values(object: &mut Map<String, Value>, change: &Change) {
     let mtime =
         |time: &Timestamp| json!({"mtime": time.seconds, "mtime_nanoseconds": time.nanoseconds});
     match change {
-        Change::Added(kind) => put(Value::Null, kind.name().into()),
+        Change::Added(kind, _) => put(Value::Null, kind.name().into()),
         Change::Removed(kind) => put(kind.name().into(), Value::Null),
         Change::Kind(left, right) => put(left.name().into(), right.name().into()),
         Change::Mode(left, right) => {

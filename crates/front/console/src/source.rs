@@ -452,17 +452,13 @@ fn unknown(failure: Failure, source: &Arc<dyn ReadAt>, options: &OpenOptions) ->
     if let Some(table) = table.filter(|table| !table.partitions.is_empty()) {
         let partitions = partition::listed(&table);
         return failure.hint(format!(
-            "--partition N opens one of its partitions: {partitions}"
+            "--partition N opens one of its partitions: {partitions}; forerun scan IMAGE lists what is in them"
         ));
     }
     if options.format.is_some() {
         return failure.hint("leave --format out, and forerun detects the format");
     }
-    match forerun::unstable::contents(&**source) {
-        // The message names the other filesystem.
-        Ok(Some(_)) => failure,
-        Ok(None) | Err(_) => failure.hint("forerun scan IMAGE looks for images inside it"),
-    }
+    failure.hint("forerun scan IMAGE lists what is inside it")
 }
 
 /// A shorter file contains no image.

@@ -51,7 +51,7 @@ fn a_disk_hints_at_its_partitions() {
     fs::write(fixture.path("disk.img"), disk_of(&image)).unwrap();
     let told = fixture.run(&["ls", "disk.img"]);
     let expected = "forerun: disk.img: not an image of a known format: a partition table\n  hint: \
-                    --partition N opens one of its partitions: 1 (Linux, 2.9 MiB at 1048576)";
+                    --partition N opens one of its partitions: 1 (Linux, 2.9 MiB at 1048576); forerun scan disk.img lists what is in them";
     told.fails(3, expected);
     let listed = fixture.run(&["ls", "--partition", "1", "disk.img"]).ok();
     let names = String::from_utf8_lossy(&listed.stdout);
@@ -71,7 +71,7 @@ fn a_file_with_an_image_inside_hints_at_scan() {
     let told = fixture.run(&["ls", "firmware.bin"]);
     assert_eq!(
         hint(&told, 3),
-        "forerun scan firmware.bin looks for images inside it"
+        "forerun scan firmware.bin lists what is inside it"
     );
     let scanned = fixture.run(&["scan", "firmware.bin"]).ok();
     assert!(
@@ -82,6 +82,45 @@ fn a_file_with_an_image_inside_hints_at_scan() {
     fixture
         .run(&["ls", "--offset", "65536", "firmware.bin"])
         .ok();
+}
+
+#[test]
+fn every_command_that_opens_an_image_hints_at_scan() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let image = fs::read(fixture.path("a.img")).unwrap();
+    let firmware = [&vec![7; 1 << 16][..], &image].concat();
+    fs::write(fixture.path("firmware.bin"), firmware).unwrap();
+    fs::write(fixture.path("disk.img"), disk_of(&image)).unwrap();
+    fs::create_dir(fixture.path("mnt")).unwrap();
+    for file in ["firmware.bin", "disk.img"] {
+        for args in [
+            &["ls", file][..],
+            &["info", file],
+            &["cat", file, "/a"],
+            &["dump", file],
+            &["check", file],
+            &["map", file],
+            &["extract", "-C", "out", file],
+            &["tar", "-o", "out.tar", file],
+            &["convert", file, "out.sqsh"],
+            &["mount", file, "mnt"],
+        ] {
+            let told = fixture.run(args);
+            let hint = hint(&told, 3);
+            let scan = format!("forerun scan {file} lists what is in");
+            assert!(hint.contains(&scan), "{args:?}: {hint}");
+        }
+        let scanned = fixture.run(&["scan", file]).ok();
+        let text = scanned.text();
+        let command = text
+            .lines()
+            .find_map(|line| line.strip_prefix("    forerun "))
+            .unwrap();
+        let args: Vec<_> = command.split(' ').collect();
+        fixture.run(&args).ok();
+    }
 }
 
 #[test]

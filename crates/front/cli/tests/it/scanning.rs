@@ -284,7 +284,7 @@ const MADE: &[(&str, &str, u64)] = &[
         "mkimage -A arm -O linux -T kernel -C none -n name -d words out",
         0,
     ),
-    ("elf", "cp $(command -v true) out", 0),
+    ("elf", "cp /proc/self/exe out", 0),
     ("pem", "openssl genrsa -out out 2048", 0),
     (
         "private-key",
@@ -364,7 +364,17 @@ fn what_other_tools_make_is_listed_with_kind_and_length() {
 #[test]
 fn an_image_that_is_cut_is_listed_with_the_command_that_reads_the_rest() {
     let fixture = Fixture::tree();
-    for (format, image) in images(&fixture) {
+    for (format, tree) in [
+        ("squashfs", "tree/etc"),
+        ("romfs", "tree/etc"),
+        ("exfat", "tree/etc"),
+        // Its checksum covers the first block.
+        ("erofs", "tree"),
+    ] {
+        fixture
+            .run(&["-q", "pack", "--format", format, tree, format])
+            .ok();
+        let image = fs::read(fixture.path(format)).unwrap();
         let whole = fixture.run(&["scan", "--json", format]).ok().json();
         let size = whole["findings"][0]["size"].as_u64().unwrap() as usize;
         let cut = &image[..size - 1];

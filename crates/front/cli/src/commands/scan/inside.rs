@@ -199,7 +199,7 @@ impl<'c> Descent<'c> {
         self.bytes_left -= written;
         let file = spool.try_clone().and_then(FileSource::from_file);
         let file = file.map_err(|error| Failure::output(&error))?;
-        let window = Window::new(Arc::new(file) as Arc<dyn ReadAt>, start, Some(written));
+        let window = Window::new(file, start, Some(written));
         let window = window.map_err(|error| Failure::output(&error))?;
         let source: Arc<dyn ReadAt> = Arc::new(window);
         self.source(level, index, None, &source, depth)

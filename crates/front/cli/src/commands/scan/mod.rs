@@ -25,7 +25,7 @@ use extract::Extraction;
 use inside::Descent;
 use show::ShownImage;
 
-/// List what is in a file of unknown contents: firmware, a disk image, an executable
+/// List what a file of unknown contents holds: firmware, a disk, an executable
 ///
 /// Finds images of all formats at any byte, and shows the command that opens each. Also lists what forerun does
 /// not open: other filesystems, archives, compressed streams, kernels, device trees, certificates and keys. The
@@ -38,7 +38,6 @@ use show::ShownImage;
 Examples:
   forerun scan firmware.bin                  images, and how to open them
   forerun scan /dev/sdb                      partitions and their contents
-  forerun ls --partition 2 disk.img          open one of them
   forerun scan --tree firmware.bin           also inside streams and images
   forerun scan --extract out firmware.bin    all of it, as trees and files
   forerun scan --json firmware.bin           for programs")]
@@ -58,22 +57,22 @@ pub struct ScanArgs {
     /// Streams are decoded, and the files of images searched, up to four levels deep and 16 GiB in all.
     #[arg(short, long)]
     pub tree: bool,
-    /// Write what is found to DIR: images as trees, everything else as files
+    /// Write what is found to DIR, as trees and files
     ///
-    /// Names begin with the offset. Padding is not written. DIR/report.json has the result as --json prints it, and
+    /// Images are written as trees, everything else as files. Names begin with the offset. Padding is not written. DIR/report.json has the result as --json prints it, and
     /// where each finding was written to. Nothing in DIR is overwritten.
     #[arg(short = 'x', long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub extract: Option<PathBuf>,
-    /// Byte offset to start at, such as 1M or 0x100000 [default: 0]
+    /// Byte offset to start at, such as 1M [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = size::parse, default_value = "0", hide_default_value = true)]
     pub offset: u64,
-    /// Number of bytes to search [default: to the end of the file]
+    /// Number of bytes to search [default: to the end]
     #[arg(long, value_name = "BYTES", value_parser = size::parse)]
     pub size: Option<u64>,
     /// Search only this partition
     #[arg(long, value_name = "N", conflicts_with_all = ["offset", "size"])]
     pub partition: Option<u32>,
-    /// Read without a lock, even if another process or the kernel writes to the file
+    /// Read without a lock, even if others write to the file
     #[arg(long)]
     pub no_lock: bool,
     #[command(flatten)]
@@ -166,6 +165,10 @@ fn print(context: &Context, shown: &ShownImage<'_>) -> Result<()> {
 }
 
 fn make_place(dir: &Path) -> Result<OutputDir> {
+    if dir.join(extract::REPORT).exists() {
+        let failure = Failure::usage("holds an extraction already; name another directory");
+        return Err(failure.of(dir.display()));
+    }
     let place = OutputDir::make(dir);
     Ok(place.map_err(|source| ExportError::Target {
         path: dir.into(),

@@ -521,7 +521,7 @@ fn files_are_named_by_paths_below_base_directories() {
         assert_eq!(forerun(at, &cat).ok().text(), text);
     }
     let refused = forerun(at, &["cat", "--objects", "base", "image", "/a"]);
-    let told = "this is no name of an object; a base directory has files of any path";
+    let told = "this is not the name of an object; only a base directory has files at other paths";
     assert!(refused.stderr.contains(told), "{}", refused.stderr);
     let missing = forerun(at, &["cat", "--basedir", "base", "image", "/b"]);
     assert_ne!(missing.code, Some(0));

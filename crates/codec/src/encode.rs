@@ -44,7 +44,11 @@ impl Encoder {
             Encoding::Xz {
                 dictionary,
                 filters,
-            } => EncoderKind::Xz(xz::XzEncoder::new(*dictionary, *filters, block_size)?),
+                tuning,
+            } => {
+                let options = xz::lzma_options(*dictionary, *tuning, block_size)?;
+                EncoderKind::Xz(xz::XzEncoder::new(&options, *filters))
+            }
             Encoding::Lz4 { high } => EncoderKind::Lz4(lz4::Lz4Encoder::new(*high)),
             Encoding::Zstd { level } => EncoderKind::Zstd(zstd::ZstdEncoder::new(*level)?),
         };

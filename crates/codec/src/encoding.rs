@@ -29,6 +29,7 @@ pub enum Encoding {
         dictionary: Option<u32>,
         /// BCJ filters to try for each block, besides no filter; the shortest result is kept.
         filters: BcjSet,
+        tuning: LzmaTuning,
     },
     Lz4 {
         /// Whether to use the slow compressor with the better ratio.
@@ -38,6 +39,21 @@ pub enum Encoding {
         /// 1 to 22; 15 is the default.
         level: u8,
     },
+}
+
+/// Parameters of LZMA. Each that is not set is that of the preset, which is 6 if not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LzmaTuning {
+    /// 0 to 9.
+    pub preset: Option<u8>,
+    /// Searches longer for matches.
+    pub extreme: bool,
+    /// Literal context bits, 0 to 4. Together with `lp` at most 4.
+    pub lc: Option<u8>,
+    /// Literal position bits, 0 to 4.
+    pub lp: Option<u8>,
+    /// Position bits, 0 to 4.
+    pub pb: Option<u8>,
 }
 
 /// An option is out of its range, or not supported by the encoder.
@@ -148,6 +164,10 @@ set! {
         Arm = 0x08,
         ArmThumb = 0x10,
         Sparc = 0x20,
+        /// Linux 6.12 and later read it.
+        Arm64 = 0x40,
+        /// Linux 6.12 and later read it.
+        RiscV = 0x80,
     }
 }
 
@@ -203,6 +223,7 @@ impl Encoding {
             Codec::Xz => Self::Xz {
                 dictionary: None,
                 filters: BcjSet::default(),
+                tuning: LzmaTuning::default(),
             },
             Codec::Lz4 => Self::Lz4 { high: false },
             Codec::Zstd => Self::Zstd { level: 15 },

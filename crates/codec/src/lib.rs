@@ -32,7 +32,7 @@ mod zstd;
 
 pub use encode::Encoder;
 pub use encoding::{
-    Bcj, BcjSet, Encoding, EncodingError, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
+    Bcj, BcjSet, Encoding, EncodingError, LzmaTuning, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
 };
 pub use fill::{FillEncoder, FillEncoding, Filled};
 pub use first::First;

@@ -2,9 +2,12 @@
 
 use liblzma::stream::{Action, Check, Error, Filters, LzmaOptions, Status, Stream};
 
-use crate::encoding::{Bcj, BcjSet, EncodingError};
+use crate::encoding::{Bcj, BcjSet, EncodingError, LzmaTuning};
 use crate::shared::{in_range, make_room};
 use crate::{DecodeError, First, usize_from};
+
+/// The bit of a preset for the slower search.
+const EXTREME: u32 = 1 << 31;
 
 /// Most memory for decoding a stream. Blocks have at most 1 MiB, and a dictionary larger than the
 /// block is useless; the largest preset of `xz`, with a dictionary of 64 MiB, needs 65 MiB.
@@ -73,30 +76,50 @@ pub struct XzEncoder {
     chains: Vec<Filters>,
 }
 
+/// Checks the parameters, and returns them for liblzma.
+pub fn lzma_options(
+    dictionary: Option<u32>,
+    tuning: LzmaTuning,
+    block_size: u32,
+) -> Result<LzmaOptions, EncodingError> {
+    let size = dictionary.unwrap_or(block_size);
+    if dictionary.is_some() {
+        in_range("xz", "dictionary", size, 8192..=block_size)?;
+    }
+    // The header can encode one bit, or two neighbouring bits.
+    let top = size.checked_ilog2().map_or(0, |log| 1 << log);
+    if size != top && size != top + top / 2 {
+        return Err(EncodingError::Dictionary(size));
+    }
+    let preset = u32::from(tuning.preset.unwrap_or(6));
+    in_range("xz", "preset", preset, 0..=9)?;
+    let extreme = if tuning.extreme { EXTREME } else { 0 };
+    let setup = |error: Error| EncodingError::Setup {
+        codec: "xz",
+        reason: error.to_string(),
+    };
+    let mut options = LzmaOptions::new_preset(preset | extreme).map_err(setup)?;
+    options.dict_size(size.max(4096));
+    // All presets have 3 and 0.
+    let (lc, lp) = (
+        u32::from(tuning.lc.unwrap_or(3)),
+        u32::from(tuning.lp.unwrap_or(0)),
+    );
+    in_range("xz", "lp", lp, 0..=4)?;
+    in_range("xz", "lc", lc, 0..=4 - lp)?;
+    options.literal_context_bits(lc).literal_position_bits(lp);
+    if let Some(pb) = tuning.pb {
+        in_range("xz", "pb", pb.into(), 0..=4)?;
+        options.position_bits(pb.into());
+    }
+    Ok(options)
+}
+
 impl XzEncoder {
-    pub fn new(
-        dictionary: Option<u32>,
-        filters: BcjSet,
-        block_size: u32,
-    ) -> Result<Self, EncodingError> {
-        let size = dictionary.unwrap_or(block_size);
-        if dictionary.is_some() {
-            in_range("xz", "dictionary", size, 8192..=block_size)?;
-        }
-        // The header can encode one bit, or two neighbouring bits.
-        let top = size.checked_ilog2().map_or(0, |log| 1 << log);
-        if size != top && size != top + top / 2 {
-            return Err(EncodingError::Dictionary(size));
-        }
-        let setup = |error: Error| EncodingError::Setup {
-            codec: "xz",
-            reason: error.to_string(),
-        };
-        let mut options = LzmaOptions::new_preset(6).map_err(setup)?;
-        options.dict_size(size.max(4096));
-        let mut chains = vec![chain(None, &options)];
-        chains.extend(filters.iter().map(|filter| chain(Some(filter), &options)));
-        Ok(Self { chains })
+    pub fn new(options: &LzmaOptions, filters: BcjSet) -> Self {
+        let mut chains = vec![chain(None, options)];
+        chains.extend(filters.iter().map(|filter| chain(Some(filter), options)));
+        Self { chains }
     }
 
     pub fn encode(
@@ -132,6 +155,8 @@ fn chain(filter: Option<Bcj>, options: &LzmaOptions) -> Filters {
         Some(Bcj::Arm) => filters.arm(),
         Some(Bcj::ArmThumb) => filters.arm_thumb(),
         Some(Bcj::Sparc) => filters.sparc(),
+        Some(Bcj::Arm64) => filters.arm64(),
+        Some(Bcj::RiscV) => filters.riscv(),
     };
     filters.lzma2(options);
     filters

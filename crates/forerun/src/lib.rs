@@ -123,7 +123,7 @@ mod xattrs;
 pub mod build {
     pub use forerun_build::*;
     pub use forerun_codec::{
-        Bcj, BcjSet, Encoding, FillEncoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
+        Bcj, BcjSet, Encoding, FillEncoding, LzmaTuning, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
     };
     #[cfg(feature = "composefs")]
     pub use forerun_composefs::write::ComposefsOptions;

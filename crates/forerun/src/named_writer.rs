@@ -3,7 +3,7 @@
 #[cfg(feature = "erofs")]
 use forerun_codec::FillEncoding;
 #[cfg(feature = "squashfs")]
-use forerun_codec::{BcjSet, Encoding, LzoAlgorithm, ZlibStrategies};
+use forerun_codec::{BcjSet, Encoding, LzmaTuning, LzoAlgorithm, ZlibStrategies};
 
 use crate::pack::{PackError, PackOptions};
 use crate::writer::Writer;
@@ -73,6 +73,7 @@ impl PackOptions {
                     "xz" => Encoding::Xz {
                         dictionary: None,
                         filters: BcjSet::default(),
+                        tuning: LzmaTuning::default(),
                     },
                     _ => Encoding::Lzma,
                 }

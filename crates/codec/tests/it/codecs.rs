@@ -1,7 +1,8 @@
 //! Every codec both ways: exact lengths, truncations, mutations, options.
 
 use forerun_codec::{
-    Bcj, Codec, DecodeError, Encoder, Encoding, EncodingError, LzoAlgorithm, ZlibStrategy,
+    Bcj, BcjSet, Codec, DecodeError, Encoder, Encoding, EncodingError, LzmaTuning, LzoAlgorithm,
+    ZlibStrategy,
 };
 
 const CODECS: [Codec; 6] = [
@@ -161,6 +162,14 @@ fn what_follows_the_stream_is_damage_where_the_stream_has_an_end() {
     }
 }
 
+fn xz(tuning: LzmaTuning) -> Encoding {
+    Encoding::Xz {
+        dictionary: None,
+        filters: BcjSet::default(),
+        tuning,
+    }
+}
+
 #[test]
 fn every_option_makes_what_decodes() {
     let zlib = |level, window_bits, strategies: &[ZlibStrategy]| Encoding::Zlib {
@@ -178,7 +187,17 @@ fn every_option_makes_what_decodes() {
         encodings.push(Encoding::Xz {
             dictionary: Some(dictionary),
             filters: Bcj::ALL.iter().copied().collect(),
+            tuning: LzmaTuning::default(),
         });
+    }
+    for (lc, lp, pb) in [(0, 2, 2), (4, 0, 0), (0, 4, 4)] {
+        encodings.push(xz(LzmaTuning {
+            preset: Some(9),
+            extreme: true,
+            lc: Some(lc),
+            lp: Some(lp),
+            pb: Some(pb),
+        }));
     }
     for encoding in encodings {
         let (input, mut block) = (text(128 << 10), Vec::new());
@@ -216,9 +235,17 @@ fn options_out_of_range_are_refused_by_name() {
         window_bits,
         strategies: [].into_iter().collect(),
     };
-    let xz = |dictionary| Encoding::Xz {
+    let xz_dictionary = |dictionary| Encoding::Xz {
         dictionary: Some(dictionary),
         filters: [].into_iter().collect(),
+        tuning: LzmaTuning::default(),
+    };
+    let literal = |lc, lp| {
+        xz(LzmaTuning {
+            lc: Some(lc),
+            lp: Some(lp),
+            ..LzmaTuning::default()
+        })
     };
     let lzo = |algorithm, level| Encoding::Lzo { algorithm, level };
     for (encoding, expected) in [
@@ -229,16 +256,18 @@ fn options_out_of_range_are_refused_by_name() {
             Encoding::Zstd { level: 23 },
             "zstd level 23 is not between 1 and 22",
         ),
+        (literal(3, 2), "xz lc 3 is not between 0 and 2"),
+        (literal(0, 5), "xz lp 5 is not between 0 and 4"),
         (
-            xz(4096),
+            xz_dictionary(4096),
             "xz dictionary 4096 is not between 8192 and 131072",
         ),
         (
-            xz(1 << 18),
+            xz_dictionary(1 << 18),
             "xz dictionary 262144 is not between 8192 and 131072",
         ),
         (
-            xz(10_000),
+            xz_dictionary(10_000),
             "xz dictionary of 10000 bytes: it must be a power of two, or the sum of two \
              neighbouring ones",
         ),

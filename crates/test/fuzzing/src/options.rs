@@ -3,7 +3,7 @@
 
 use forerun::build::{
     Bcj, Compress, Compression, Encoding, ErofsFragments, ErofsOptions, FillEncoding, Fragments,
-    LzoAlgorithm, SquashfsOptions, ZlibStrategy,
+    LzmaTuning, LzoAlgorithm, SquashfsOptions, ZlibStrategy,
 };
 
 use crate::input::Input;
@@ -36,6 +36,7 @@ pub fn encoding(input: &mut Input<'_>) -> Encoding {
                 filters: members
                     .filter(|one| u16::from(bits) & one.bit() != 0)
                     .collect(),
+                tuning: LzmaTuning::default(),
             }
         }
         4 => Encoding::Lz4 { high: input.flag() },

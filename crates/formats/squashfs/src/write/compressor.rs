@@ -44,6 +44,7 @@ pub fn compressor(encoding: &Encoding, block_size: u32) -> (u16, Option<Vec<u8>>
         Encoding::Xz {
             dictionary,
             filters,
+            ..
         } => {
             // Linux decodes metadata with this dictionary size too, and rejects streams that
             // declare a larger one. Metadata blocks are longer than the smallest data blocks.

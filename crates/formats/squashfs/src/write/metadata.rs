@@ -118,9 +118,10 @@ fn metadata_encoder(encoding: &Encoding) -> Result<Encoder, BuildError> {
             window_bits,
             strategies: ZlibStrategies::default(),
         },
-        Encoding::Xz { .. } => Encoding::Xz {
+        &Encoding::Xz { tuning, .. } => Encoding::Xz {
             dictionary: None,
             filters: BcjSet::default(),
+            tuning,
         },
         other => other.clone(),
     };

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forerun_codec::{BcjSet, Codec, Encoder, Encoding, ZlibStrategies};
+use forerun_codec::{BcjSet, Codec, Encoder, Encoding, LzmaTuning, ZlibStrategies};
 use forerun_vfs::ByteOrder;
 
 const BLOCK: usize = 8192;
@@ -58,6 +58,7 @@ impl<'i> Turner<'i> {
                 Encoding::Xz {
                     dictionary: None,
                     filters: BcjSet::default(),
+                    tuning: LzmaTuning::default(),
                 },
             ),
             5 => (Codec::Lz4, Encoding::Lz4 { high: false }),

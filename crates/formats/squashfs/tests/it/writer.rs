@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, HostFile, NewNode, NodeKind, Tree};
-use forerun_codec::{Bcj, Encoding, ZlibStrategies};
+use forerun_codec::{Bcj, Encoding, LzmaTuning, ZlibStrategies};
 use forerun_io::{Counter, Observer};
 use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions, write};
 use forerun_testkit::generate;
@@ -199,6 +199,7 @@ fn xz_options_declare_a_dictionary_that_metadata_fit() {
         let encoding = Encoding::Xz {
             dictionary: None,
             filters,
+            tuning: LzmaTuning::default(),
         };
         let options = SquashfsOptions {
             encoding,
@@ -261,6 +262,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
             encoding: Encoding::Xz {
                 dictionary: None,
                 filters,
+                tuning: LzmaTuning::default(),
             },
             ..fast()
         };

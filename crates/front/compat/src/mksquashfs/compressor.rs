@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 
-use forerun::build::{Bcj, BcjSet, Encoding, LzoAlgorithm, ZlibStrategies, ZlibStrategy};
+use forerun::build::{
+    Bcj, BcjSet, Encoding, LzmaTuning, LzoAlgorithm, ZlibStrategies, ZlibStrategy,
+};
 
 use super::call::{CompressorWord, MakeCall};
 use crate::options::{Parsed, parse_number, parse_size, told};
@@ -30,8 +32,10 @@ pub const COMPRESSORS: &[(&str, &str)] = &[
     (
         "xz",
         "\t  -Xbcj NAME,...             use the best of x86, arm, armthumb,
-\t                             powerpc, sparc
+\t                             powerpc, sparc, arm64, riscv
 \t  -Xdict-size BYTES|PERCENT  8192 to the block size [the block size]
+\t  -Xpreset N, -Xe            preset of xz, 0 to 9 [6]; search longer
+\t  -Xlc N, -Xlp N, -Xpb N     bits of literals and positions, 0 to 4 [3, 0, 2]
 ",
     ),
     ("zstd", "\t  -Xcompression-level N      1 to 22 [15]\n"),
@@ -56,6 +60,8 @@ const FILTERS: &[(&str, Bcj)] = &[
     ("arm", Bcj::Arm),
     ("armthumb", Bcj::ArmThumb),
     ("sparc", Bcj::Sparc),
+    ("arm64", Bcj::Arm64),
+    ("riscv", Bcj::RiscV),
 ];
 
 const ALGORITHMS: &[(&str, LzoAlgorithm)] = &[
@@ -118,6 +124,7 @@ struct Options {
     high: bool,
     filters: BcjSet,
     dictionary: Option<u32>,
+    tuning: LzmaTuning,
 }
 
 impl Options {
@@ -165,6 +172,19 @@ impl Options {
                 Some(chosen) => self.filters = chosen.into_iter().collect(),
                 None => return told("xz: -Xbcj unrecognised filter"),
             },
+            ("xz", "Xe") => self.tuning.extreme = true,
+            ("xz", "Xpreset" | "Xlc" | "Xlp" | "Xpb") => {
+                let place = match option.as_str() {
+                    "Xpreset" => &mut self.tuning.preset,
+                    "Xlc" => &mut self.tuning.lc,
+                    "Xlp" => &mut self.tuning.lp,
+                    _ => &mut self.tuning.pb,
+                };
+                let most = if option == "Xpreset" { 9 } else { 4 };
+                let range = format!("it should be 0 <= n <= {most}");
+                let value = value("value")?;
+                *place = Some(within(compressor, option, value, 0..=most, &range)?);
+            }
             ("xz", "Xdict-size") => self.dictionary = Some(dictionary(value("dict-size")?, block)?),
             _ => return Ok(false),
         }
@@ -181,6 +201,7 @@ impl Options {
             "xz" => Encoding::Xz {
                 dictionary: self.dictionary,
                 filters: self.filters,
+                tuning: self.tuning,
             },
             "zstd" => Encoding::Zstd {
                 level: self.level.unwrap_or(15),

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use forerun::build::{
-    Bcj, BcjSet, Compress, Encoding, Fragments, LzoAlgorithm, SquashfsOptions, ZlibStrategies,
-    ZlibStrategy,
+    Bcj, BcjSet, Compress, Encoding, Fragments, LzmaTuning, LzoAlgorithm, SquashfsOptions,
+    ZlibStrategies, ZlibStrategy,
 };
 
 use super::format::{Given, NewFormat};
@@ -48,7 +48,7 @@ Options of the compressor, separated by commas
 - gzip: window=BITS, log2 of the window size, 8 to 15 [default: 15]
 - gzip: strategy=NAME+NAME, of default, filtered, huffman_only, run_length_encoded, fixed
 - xz: dict-size=BYTES, or a part of a block such as 75% [default: a block]
-- xz: bcj=NAME+NAME, of x86, powerpc, arm, armthumb, sparc
+- xz: bcj=NAME+NAME, of x86, powerpc, arm, armthumb, sparc, arm64, riscv
 
 If several names are given, each block uses the one that makes it smallest.";
 
@@ -87,13 +87,15 @@ const STRATEGIES: [(&str, ZlibStrategy); 5] = [
 ];
 
 /// Includes ia64, which the writer refuses with a reason.
-const MACHINES: [(&str, Bcj); 6] = [
+const MACHINES: [(&str, Bcj); 8] = [
     ("x86", Bcj::X86),
     ("powerpc", Bcj::PowerPc),
     ("ia64", Bcj::Ia64),
     ("arm", Bcj::Arm),
     ("armthumb", Bcj::ArmThumb),
     ("sparc", Bcj::Sparc),
+    ("arm64", Bcj::Arm64),
+    ("riscv", Bcj::RiscV),
 ];
 
 impl FromStr for Tuning {
@@ -247,6 +249,7 @@ impl SquashfsArgs {
             Compressor::Xz => Encoding::Xz {
                 dictionary,
                 filters,
+                tuning: LzmaTuning::default(),
             },
             Compressor::Lzma => Encoding::Lzma,
             Compressor::Deflate | Compressor::None => return Err(compressor.not_in("squashfs")),

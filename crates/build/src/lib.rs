@@ -39,7 +39,9 @@ pub use fetch::{ContentHash, RepeatedLens, WHOLE, fetch_files, read_small};
 pub use host::HostFile;
 pub use kept::{KeptProperties, LossKind, NotKept, not_kept};
 pub use line::LineError;
-pub use manifest::{PseudoDefinitions, PseudoRules, apply_manifest, group_id, user_id};
+pub use manifest::{
+    PseudoDefinitions, PseudoRules, apply_manifest, group_id, parse_xattr, user_id,
+};
 pub use memory::{WriterNeeds, is_in_memory, spool_dir, spool_file, warn_of_large_tree};
 pub use order::Order;
 pub use output::{Complete, ImageOutput, ImageWriter};
@@ -48,7 +50,7 @@ pub use parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
 pub use pattern::Patterns;
 pub use priorities::Priorities;
 pub use run_hasher::RunHasher;
-pub use scan::{NamedSource, ScanOptions, scan, scan_readable, scan_sources};
+pub use scan::{NamedSource, OtherFilesystems, ScanOptions, scan, scan_readable, scan_sources};
 pub use stream::ContentStream;
 pub use tar::{TarInput, TarOptions, read_tar};
 pub use time::parse_time;
@@ -56,5 +58,5 @@ pub use times::Times;
 pub use tree::{BuildError, NewNode, NodeIndex, NodeKind, Tree};
 pub use vanished::drop_unreadable;
 pub use walked::{WalkedDir, WalkedFile, WalkedNode, WalkedNodes, WalkedTree};
-pub use whiteouts::overlay_whiteouts;
+pub use whiteouts::{overlay_whiteouts, strip_whiteouts};
 pub use xattr_filter::XattrFilter;

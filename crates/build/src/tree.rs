@@ -229,6 +229,11 @@ impl Tree {
     }
 
     /// Returns all nodes, including nodes that lost their last name.
+    pub fn nodes(&self) -> impl Iterator<Item = &NewNode> {
+        self.nodes.iter()
+    }
+
+    /// Returns all nodes to be changed, including nodes that lost their last name.
     pub fn nodes_mut(&mut self) -> impl Iterator<Item = &mut NewNode> {
         self.nodes.iter_mut()
     }

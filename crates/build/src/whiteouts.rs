@@ -9,6 +9,7 @@ const PREFIX: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Prefix of AUFS's private files, which mean nothing elsewhere.
 const OWN: &[u8] = b".wh..wh.";
+const WHITEOUT: Device = Device { major: 0, minor: 0 };
 /// The overlayfs attribute that replaces the `OPAQUE` entry.
 const ATTRIBUTE: &[u8] = b"trusted.overlay.opaque";
 
@@ -37,6 +38,22 @@ pub fn overlay_whiteouts(tree: &mut Tree) -> Result<(), BuildError> {
     Ok(())
 }
 
+/// Removes the whiteouts of overlayfs, and its mark of opaque directories: what a tree without lower layers has no
+/// use for.
+pub fn strip_whiteouts(tree: &mut Tree) {
+    for dir in tree.indices() {
+        tree.node_mut(dir).xattrs.remove(ATTRIBUTE);
+        let children = tree.children(dir);
+        let found = children.filter(|(_, node)| {
+            matches!(tree.node(*node).kind, NodeKind::CharDevice(device) if device == WHITEOUT)
+        });
+        let found: Vec<_> = found.map(|(name, _)| name.to_vec()).collect();
+        for name in found {
+            tree.unlink(dir, &name);
+        }
+    }
+}
+
 fn make_opaque(tree: &mut Tree, dir: NodeIndex) {
     let xattrs = &mut tree.node_mut(dir).xattrs;
     xattrs.insert(ATTRIBUTE.to_vec(), b"y".to_vec());
@@ -51,7 +68,7 @@ fn hide(tree: &mut Tree, dir: NodeIndex, name: &[u8], from: NodeIndex) -> Result
         return Ok(());
     }
     let mut node = tree.node(from).clone();
-    node.kind = NodeKind::CharDevice(Device { major: 0, minor: 0 });
+    node.kind = NodeKind::CharDevice(WHITEOUT);
     tree.add(dir, name, node).map(|_| ())
 }
 
@@ -83,9 +100,13 @@ mod tests {
         let names = tree.children(dir).map(|(name, _)| name.to_vec());
         assert_eq!(names.collect::<Vec<_>>(), [b"gone", b"kept"]);
         let gone = tree.node(tree.child(dir, b"gone").unwrap());
-        let none = Device { major: 0, minor: 0 };
-        assert!(matches!(gone.kind, NodeKind::CharDevice(device) if device == none));
+        assert!(matches!(gone.kind, NodeKind::CharDevice(device) if device == WHITEOUT));
         assert_eq!(gone.mode, 0o640);
+        assert!(tree.node(dir).xattrs.contains_key(ATTRIBUTE));
+        strip_whiteouts(&mut tree);
+        let names = tree.children(dir).map(|(name, _)| name.to_vec());
+        assert_eq!(names.collect::<Vec<_>>(), [b"kept"]);
+        assert!(tree.node(dir).xattrs.is_empty());
         let kept = tree.node(tree.child(dir, b"kept").unwrap());
         assert!(matches!(kept.kind, NodeKind::File { .. }));
         assert_eq!(tree.node(dir).xattrs[ATTRIBUTE], b"y");

@@ -22,6 +22,7 @@ use parse::{Action, Attributes, Line, Make, parse};
 use pseudo::Pseudo;
 
 pub use names::{group_id, user_id};
+pub use parse::parse_xattr;
 pub use pseudo::{PseudoDefinitions, PseudoRules};
 
 /// Longest definition: paths, targets and attributes are all far shorter.
@@ -157,7 +158,7 @@ impl<'m> Manifest<'m> {
                 let index = self.existing(&line.path)?;
                 self.tree.node_mut(index).xattrs.insert(name, value);
             }
-            Action::Like(file) => self.like(&line.path, file)?,
+            Action::Like { file, follows } => self.like(&line.path, file, follows)?,
             Action::HardLink(target) => match self.find(&target) {
                 Some(found) => self.link(&line.path, found)?,
                 None => self.links.push((self.line, line.path, target)),
@@ -224,6 +225,16 @@ impl<'m> Manifest<'m> {
         node
     }
 
+    /// Creates a directory that no line lists.
+    fn missing_dir(&self) -> NewNode {
+        let mut node = self.dated(NewNode::directory());
+        let given = self.pseudo.as_ref().and_then(|pseudo| pseudo.dir.as_ref());
+        if let Some(attributes) = given {
+            set(&mut node, attributes);
+        }
+        node
+    }
+
     fn link(&mut self, path: &[Vec<u8>], target: NodeIndex) -> Result<(), Step> {
         if matches!(self.tree.node(target).kind, NodeKind::Directory(_)) {
             return Err(LineError::IsADirectory.into());
@@ -279,7 +290,7 @@ impl<'m> Manifest<'m> {
             dir = match self.tree.child(dir, name) {
                 Some(there) => there,
                 None => {
-                    let node = self.dated(NewNode::directory());
+                    let node = self.missing_dir();
                     self.tree.add(dir, name, node)?
                 }
             };

@@ -30,7 +30,11 @@ pub enum Action {
     /// Adds another name for the entry at this path.
     HardLink(Components),
     /// Adds a file of the host with its own attributes.
-    Like(PathBuf),
+    Like {
+        file: PathBuf,
+        /// Adds the file that a symbolic link leads to.
+        follows: bool,
+    },
     Xattr {
         name: Vec<u8>,
         value: Vec<u8>,
@@ -84,9 +88,15 @@ pub fn parse(line: &[u8], is_pseudo: bool) -> Result<Line, LineError> {
                 _ => return Err(LineError::Command),
             }
         }
-        b'l' if is_pseudo => Action::Like(host_path(words.remainder("the file")?)),
+        b'l' | b'h' if is_pseudo => Action::Like {
+            file: host_path(words.remainder("the file")?),
+            follows: letter == b'h',
+        },
         b'l' | b'L' => Action::HardLink(components(&words.expect("the path it is a link to")?)?),
-        b'x' => xattr(words.remainder("NAME=VALUE")?)?,
+        b'x' => {
+            let (name, value) = parse_xattr(words.remainder("NAME=VALUE")?)?;
+            Action::Xattr { name, value }
+        }
         b'm' | b'M' => Action::Modify(attributes(letter, &mut words)?),
         b'd' | b'D' | b'b' | b'B' | b'c' | b'C' | b's' | b'S' | b'i' | b'I' | b'h' | b'H'
         | b'R' => {
@@ -173,7 +183,11 @@ fn owner(word: &[u8], file: &'static str) -> Result<u32, LineError> {
     value.ok_or_else(|| LineError::Owner(lossy(word), file))
 }
 
-fn xattr(definition: &[u8]) -> Result<Action, LineError> {
+/// Parses NAME=VALUE, in which VALUE is as getfattr(1) writes it.
+///
+/// # Errors
+/// [`LineError::Xattr`] for anything else.
+pub fn parse_xattr(definition: &[u8]) -> Result<(Vec<u8>, Vec<u8>), LineError> {
     let failed = || LineError::Xattr(lossy(definition));
     let equals = definition.iter().position(|&byte| byte == b'=');
     let (name, value) = definition.split_at(equals.ok_or_else(failed)?);
@@ -181,10 +195,7 @@ fn xattr(definition: &[u8]) -> Result<Action, LineError> {
         return Err(failed());
     }
     let value = xattr_value::parse(value.get(1..).unwrap_or_default()).ok_or_else(failed)?;
-    Ok(Action::Xattr {
-        name: name.to_vec(),
-        value,
-    })
+    Ok((name.to_vec(), value))
 }
 
 #[cfg(test)]
@@ -305,7 +316,11 @@ mod tests {
         assert_eq!((&name[..], &value[..]), (&b"user.k"[..], &b"v = w"[..]));
         assert_eq!(parse(b"/ m 700 1 2", false).unwrap().path.len(), 0);
         let like = parse(b"a l ../x y", true).unwrap().action;
-        assert!(matches!(like, Action::Like(path) if path == std::path::Path::new("../x y")));
+        assert!(
+            matches!(like, Action::Like { file, follows: false } if file == std::path::Path::new("../x y"))
+        );
+        let like = parse(b"a h x", true).unwrap().action;
+        assert!(matches!(like, Action::Like { follows: true, .. }));
         let link = parse(b"a L x", true).unwrap().action;
         assert!(matches!(link, Action::HardLink(_)));
     }

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use forerun_io::Limits;
 use forerun_vfs::Timestamp;
 
-use super::super::line::{LineError, is_blank};
+use super::super::line::{LineError, is_blank, lossy};
 use super::super::{BuildError, Content, HostFile, NewNode, NodeIndex, NodeKind, Tree};
-use super::parse::{Action, Line, Make};
+use super::parse::{Action, Attributes, Line, Make, parse};
 use super::{Manifest, Step, display};
 
 /// How the lines are applied.
@@ -56,6 +56,8 @@ pub(super) struct Pseudo<'m> {
     makes_root: bool,
     source: &'m Path,
     told: &'m mut dyn FnMut(String),
+    /// The attributes of directories that no line lists.
+    pub(super) dir: Option<Attributes>,
     /// Entries that a line made.
     pub(super) made: HashSet<NodeIndex>,
     /// Entries that were there before the first line.
@@ -70,6 +72,7 @@ impl<'t> PseudoDefinitions<'t> {
             makes_root: rules.makes_root,
             source: rules.source,
             told: rules.told,
+            dir: None,
             made: HashSet::new(),
             found: tree.len(),
         };
@@ -92,6 +95,22 @@ impl<'t> PseudoDefinitions<'t> {
             Err(Step::Line(error)) => Ok(Err(error)),
             Err(Step::Other(error)) => Err(error),
         }
+    }
+
+    /// Sets the attributes of the directories that following lines need but do not list: `d MODE UID GID` or
+    /// `D TIME MODE UID GID`.
+    ///
+    /// # Errors
+    /// [`LineError`] if it is neither.
+    pub fn missing_directories(&mut self, attributes: &[u8]) -> Result<(), LineError> {
+        let line = parse(&[b"/ ", attributes].concat(), true)?;
+        let Action::Make(attributes, Make::Directory) = line.action else {
+            return Err(LineError::Kind(lossy(attributes)));
+        };
+        if let Some(pseudo) = &mut self.manifest.pseudo {
+            pseudo.dir = Some(attributes);
+        }
+        Ok(())
     }
 
     /// Applies the lines of a file.
@@ -160,12 +179,19 @@ impl Manifest<'_> {
         true
     }
 
-    /// Adds a file of the host with its attributes. A symbolic link is taken as a link.
-    pub(super) fn like(&mut self, path: &[Vec<u8>], file: PathBuf) -> Result<(), Step> {
-        let node = match like(&file) {
-            Ok(node) => node,
-            Err(source) => return Err(LineError::Host { path: file, source }.into()),
+    /// Adds a file of the host with its attributes. A symbolic link is taken as a link unless it `follows` links.
+    pub(super) fn like(
+        &mut self,
+        path: &[Vec<u8>],
+        file: PathBuf,
+        follows: bool,
+    ) -> Result<(), Step> {
+        let found = if follows {
+            fs::canonicalize(&file).and_then(|file| like(&file))
+        } else {
+            like(&file)
         };
+        let node = found.map_err(|source| LineError::Host { path: file, source })?;
         self.add(path, node)?;
         Ok(())
     }

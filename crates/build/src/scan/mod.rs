@@ -36,8 +36,16 @@ pub struct ScanOptions {
     pub skip: Vec<(u64, u64)>,
     /// Later modification times are set to this, in seconds since the epoch: `SOURCE_DATE_EPOCH`.
     pub latest: Option<i64>,
-    /// Directories of other filesystems are taken empty.
-    pub one_file_system: bool,
+    pub other_filesystems: OtherFilesystems,
+}
+
+/// What becomes of the directories of other filesystems.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherFilesystems {
+    #[default]
+    Taken,
+    Empty,
+    LeftOut,
 }
 
 /// Reads the tree below `path`. Symbolic links are taken as links, several names of one file as
@@ -190,15 +198,19 @@ impl<'o, 's> Scan<'o, 's> {
             return self.tree.link(at.node, new_name, first);
         }
         let kind = self.kind(dir, &path, &stat)?;
+        let is_dir = matches!(kind, NodeKind::Directory(_));
+        // Only of directories: overlayfs shows files with the devices of its layers.
+        let is_elsewhere = is_dir && stat.st_dev != self.device;
+        if is_elsewhere && self.options.other_filesystems == OtherFilesystems::LeftOut {
+            return Ok(());
+        }
         if let (Some(_), NodeKind::File { content, len }) = (&self.skipped, &kind) {
             let opened = content.open(*len);
             opened.map_err(|error| self.failed(&path, error))?;
         }
-        let is_dir = matches!(kind, NodeKind::Directory(_));
         let node = self.node(dir, &path, &stat, kind)?;
         let node = self.tree.add(at.node, new_name, node)?;
-        // Only of directories: overlayfs shows files with the devices of its layers.
-        if is_dir && self.options.one_file_system && stat.st_dev != self.device {
+        if is_elsewhere && self.options.other_filesystems == OtherFilesystems::Empty {
             return Ok(());
         }
         if is_dir {

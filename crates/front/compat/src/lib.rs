@@ -27,7 +27,7 @@ use std::path::Path;
 use forerun::Limits;
 use forerun_console::{
     args, columns, confine, context, error, escape, exit, interrupt, log, losses, output, place,
-    progress, secrets, shifted, size, source, stdin, target, values,
+    progress, secrets, size, source, stdin, target, values,
 };
 
 use args::{Global, Limit, LimitArgs};

@@ -29,7 +29,7 @@ pub mod progress;
 pub mod remote;
 pub mod role;
 pub mod secrets;
-pub mod shifted;
+mod shifted;
 pub mod size;
 pub mod source;
 pub mod spool;

@@ -4,7 +4,7 @@
 //! written and on disk. A failure, Ctrl-C or a power cut leaves the old file, or none.
 
 use std::fs::{File, Metadata, Permissions};
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,8 @@ pub struct Target {
     pub name: String,
     file: File,
     kind: Kind,
+    /// The offset at which `front` begins.
+    offset: u64,
     /// Bytes before the output.
     front: Vec<u8>,
     /// The SIF file that it is to be: the bytes before the product have its length.
@@ -53,6 +55,7 @@ impl Target {
                 name: output::STDOUT.to_string(),
                 file: output::stdout_file()?,
                 kind: Kind::Direct,
+                offset: 0,
                 front: Vec::new(),
                 sif: None,
             });
@@ -64,9 +67,20 @@ impl Target {
             name,
             file,
             kind,
+            offset: 0,
             front: Vec::new(),
             sif: None,
         })
+    }
+
+    /// Leaves a hole of this length before the output.
+    pub fn begin_at(&mut self, offset: u64) -> Result<()> {
+        if offset == 0 {
+            return Ok(());
+        }
+        self.offset = offset;
+        let begun = self.file.seek(SeekFrom::Start(offset));
+        begun.map(drop).map_err(|error| self.failed(&error))
     }
 
     pub const fn file(&mut self) -> &mut File {
@@ -117,8 +131,8 @@ impl Target {
 
     /// Returns the writer of an image, which starts after the bytes before it.
     pub fn image(&mut self) -> Shifted<'_> {
-        let offset = crate::size::count_of(self.front.len());
-        Shifted::new(&mut self.file, offset)
+        let front = crate::size::count_of(self.front.len());
+        Shifted::new(&mut self.file, self.offset + front)
     }
 
     /// Adds the access that renaming the file needs.
@@ -147,7 +161,7 @@ impl Target {
         match &self.kind {
             Kind::File { .. } => {
                 self.file.set_len(0).is_ok()
-                    && self.file.rewind().is_ok()
+                    && self.file.seek(SeekFrom::Start(self.offset)).is_ok()
                     && self.file.write_all(&self.front).is_ok()
             }
             Kind::Direct => false,

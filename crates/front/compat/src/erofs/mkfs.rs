@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forerun::Writer;
 use forerun::build::{
     Owners, Patterns, ScanOptions, TarInput, TarOptions, Times, Tree, overlay_whiteouts, read_tar,
-    scan,
+    scan, strip_whiteouts,
 };
 use forerun::vfs::Timestamp;
 use forerun_sandbox::Sandbox;
@@ -83,6 +83,7 @@ fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
     }
     let old = output.metadata().ok();
     let mut target = Target::create(&output, true, "an image")?;
+    target.begin_at(call.offset)?;
     let new = target.file().metadata().ok();
     let ids = old.into_iter().chain(new);
     let skip = ids
@@ -160,12 +161,25 @@ fn change(call: &MkErofs, tree: &mut Tree) -> Result<()> {
     if call.aufs {
         overlay_whiteouts(tree)?;
     }
+    if call.strips_whiteouts {
+        strip_whiteouts(tree);
+    }
+    if call.separates_links {
+        tree.separate_links();
+    }
     let owners = Owners {
         uid: call.uid,
         gid: call.gid,
         ..Owners::default()
     };
     owners.apply(tree);
+    let offsets = (call.uid_offset, call.gid_offset);
+    for node in tree.nodes_mut() {
+        let uid = node.uid.checked_add(offsets.0);
+        let gid = node.gid.checked_add(offsets.1);
+        let too_large = || Failure::usage("an owner with the offset is above 4294967295");
+        (node.uid, node.gid) = uid.zip(gid).ok_or_else(too_large)?;
+    }
     let epoch = crate::values::source_date_epoch()?;
     let at = |seconds| Timestamp {
         seconds,

@@ -7,7 +7,7 @@ use forerun::build::{Compression, ErofsFragments, ErofsOptions, FillEncoding, pa
 use forerun::vfs::Timestamp;
 use regex::bytes::Regex;
 
-use crate::options::Effect::{Help, Nothing, Set, Value, Version};
+use crate::options::Effect::{Help, Nothing, Perhaps, Set, Value, Version};
 use crate::options::{self, Opt, Parsed, Refusal, apply_list, getopt, options};
 use crate::values::parse_uuid;
 
@@ -81,8 +81,31 @@ pub const TABLE: &[Opt<Draft>] = options! {
         draft.gid = Some(id(utf8(value)?, "gid")?);
         Ok(())
     });
+    "--uid-offset" => Value("", |draft, value| {
+        draft.uid_offset = id(utf8(value)?, "uid offset")?;
+        Ok(())
+    });
+    "--gid-offset" => Value("", |draft, value| {
+        draft.gid_offset = id(utf8(value)?, "gid offset")?;
+        Ok(())
+    });
+    "--hard-dereference" => Set(|draft| draft.separates_links = true);
     "--ignore-mtime" => Set(|draft| draft.ignores_times = true);
     "--preserve-mtime" => Set(|draft| draft.ignores_times = false);
+    "--mkfs-time" => Set(|draft| draft.only_image_time = true);
+    "--all-time" => Set(|draft| draft.only_image_time = false);
+    "--offset" => Value("", |draft, value| {
+        draft.offset = value.number().or_else(|_| refuse(format!("invalid disk offset {}", value.text())))?;
+        Ok(())
+    });
+    // A prefix for lists of owners and labels of Android, which are refused.
+    "--mount-point" => Value("", |_, _| Ok(()));
+    "--sort" => Value("", |_, value| match value.text().as_str() {
+        "none" | "path" => Ok(()),
+        order => refuse(format!("--sort={order}: only none and path are supported")),
+    });
+    // Callers give it for plain archives too. The reader refuses a compressed one.
+    "--ungzip" | "--unxz" => Perhaps(|_, _| {});
     "--max-extent-bytes" => Value("", |_, value| integer(utf8(value)?, "invalid max-extent-bytes").map(drop));
     "--workers" => Value("", |_, value| integer(utf8(value)?, "invalid workers").map(drop));
     "--quiet" => Set(|draft| draft.quiet = true);
@@ -94,6 +117,7 @@ pub const TABLE: &[Opt<Draft>] = options! {
         refuse(format!("--tar={}: only --tar=f is supported", value.text()))
     });
     "--aufs" => Set(|draft| draft.aufs = true);
+    "--ovlfs-strip" => Perhaps(|draft, value| draft.strips_whiteouts = value.is_none_or(|value| value == "1"));
     "--xattr-prefix" => Value("", |draft, value| {
         draft.options.xattr_prefixes.push(value.given.as_encoded_bytes().to_vec());
         Ok(())
@@ -111,6 +135,8 @@ pub const EXTENDED: &[Opt<Draft>] = options! {
     "all-fragments" => Set(|draft| draft.fragments = ErofsFragments::All);
     // Compact inodes have the time of the image.
     "force-inode-compact" => Set(|draft| draft.ignores_times = true);
+    // There is one way to find equal fragments here, and images of this size need no longer addresses.
+    "fragdedupe" | "48bit" | "^48bit" => Nothing;
     "force-inode-extended" | "force-inode-blockmap" | "force-chunk-indexes" | "nosbcrc" => Nothing;
 };
 
@@ -127,6 +153,13 @@ pub struct MkErofs {
     pub blobdev: Option<PathBuf>,
     /// The time of all files.
     pub time: Option<Timestamp>,
+    /// The bytes before the image in its file.
+    pub offset: u64,
+    pub uid_offset: u32,
+    pub gid_offset: u32,
+    /// Each name of a file is a file of its own.
+    pub separates_links: bool,
+    pub strips_whiteouts: bool,
     /// All files have the time of the image.
     pub ignores_times: bool,
     pub uid: Option<u32>,
@@ -146,7 +179,7 @@ pub struct Draft {
     quiet: bool,
     tar: bool,
     aufs: bool,
-    codec: Option<(String, Option<u8>)>,
+    codec: Option<CodecWord>,
     cluster: Option<u32>,
     full_indexes: bool,
     inline_tails: bool,
@@ -154,6 +187,12 @@ pub struct Draft {
     fragments: ErofsFragments,
     blobdev: Option<PathBuf>,
     time: Option<Timestamp>,
+    only_image_time: bool,
+    offset: u64,
+    uid_offset: u32,
+    gid_offset: u32,
+    separates_links: bool,
+    strips_whiteouts: bool,
     ignores_times: bool,
     uid: Option<u32>,
     gid: Option<u32>,
@@ -183,9 +222,9 @@ pub fn parse(name: &str, words: &[OsString]) -> Parsed<MkErofs> {
 
 impl Draft {
     fn finish(mut self, image: OsString, source: Option<PathBuf>) -> Parsed<MkErofs> {
-        if let Some((name, level)) = &self.codec {
+        if let Some(codec) = &self.codec {
             let cluster_size = self.cluster.unwrap_or(self.options.block_size);
-            let encoding = encoding(name, *level, cluster_size)?;
+            let encoding = encoding(codec, cluster_size)?;
             self.options.compression = Some(Compression {
                 cluster_size,
                 // Fragments and inline tails exclude each other, because both store the ends of
@@ -211,7 +250,12 @@ impl Draft {
             quiet: self.quiet,
             options: self.options,
             blobdev: self.blobdev,
-            time: self.time,
+            time: self.time.filter(|_| !self.only_image_time),
+            offset: self.offset,
+            uid_offset: self.uid_offset,
+            gid_offset: self.gid_offset,
+            separates_links: self.separates_links,
+            strips_whiteouts: self.strips_whiteouts,
             ignores_times: self.ignores_times,
             uid: self.uid,
             gid: self.gid,
@@ -260,46 +304,87 @@ fn power_of_two(value: &str, what: &str) -> Parsed<u32> {
     number.map_or_else(|| refuse(format!("invalid {what} {value}")), Ok)
 }
 
-/// Parses a codec name with an optional level, as in `lz4hc,9` or `zstd,level=3`.
-fn codec(value: &str) -> Parsed<(String, Option<u8>)> {
-    let (name, rest) = match value.split_once(',') {
-        Some((name, rest)) => (name, Some(rest)),
-        None => (value, None),
-    };
-    let level = match rest.map(|rest| rest.strip_prefix("level=").unwrap_or(rest)) {
-        None => None,
-        Some(level) => match level.parse() {
-            Ok(level) => Some(level),
-            Err(_) => return refuse(format!("invalid compression level {level}")),
-        },
-    };
-    Ok((name.to_string(), level))
+/// The value of `-z`.
+#[derive(Debug, Default)]
+pub struct CodecWord {
+    name: String,
+    level: Option<u8>,
+    dictionary: Option<u32>,
 }
 
-fn encoding(name: &str, level: Option<u8>, cluster: u32) -> Parsed<FillEncoding> {
+/// Parses a name with its options, as `lz4hc,9` or `zstd,level=3,dictsize=65536`.
+fn codec(value: &str) -> Parsed<CodecWord> {
+    let mut words = value.split(',');
+    let mut codec = CodecWord {
+        name: words.next().unwrap_or_default().to_string(),
+        ..CodecWord::default()
+    };
+    for word in words {
+        if let Some(bytes) = word.strip_prefix("dictsize=") {
+            codec.dictionary = match bytes.parse() {
+                Ok(bytes) => Some(bytes),
+                Err(_) => return refuse(format!("invalid dictionary size {bytes}")),
+            };
+            continue;
+        }
+        let level = word.strip_prefix("level=").unwrap_or(word);
+        codec.level = match level.parse() {
+            Ok(level) => Some(level),
+            Err(_) => return refuse(format!("invalid compression level {level}")),
+        };
+    }
+    Ok(codec)
+}
+
+fn encoding(codec: &CodecWord, cluster: u32) -> Parsed<FillEncoding> {
     let told = |message: String| {
         Err(Refusal::Told(format!(
             "{message}<E> erofs: failed to initialize compressor: [Error 22] Invalid argument\n<E> erofs: \tCould not format the device : [Error 22] Invalid argument\n"
         )))
     };
-    let within = |range: std::ops::RangeInclusive<u8>, default| match level.unwrap_or(default) {
-        level if range.contains(&level) => Some(level),
-        _ => None,
+    let CodecWord {
+        name,
+        level,
+        dictionary,
+    } = codec;
+    let within = |range: std::ops::RangeInclusive<u8>, default| {
+        let level = level.unwrap_or(default);
+        range.contains(&level).then_some(level)
     };
-    let found = match name {
-        "lz4" if level.is_none() => Some(FillEncoding::Lz4),
-        "lz4" => None,
-        "lz4hc" => within(1..=12, 9).map(|level| FillEncoding::Lz4Hc { level }),
-        "lzma" => within(0..=9, 6).map(|level| FillEncoding::MicroLzma {
-            level,
-            dictionary: cluster.saturating_mul(8).clamp(32 << 10, 8 << 20),
-        }),
-        "deflate" => within(1..=12, 1).map(|level| FillEncoding::Deflate { level }),
-        "zstd" => within(1..=22, 3).map(|level| FillEncoding::Zstd {
-            level,
+    let found = match name.as_str() {
+        "lz4" if level.is_none() && dictionary.is_none() => Some(FillEncoding::Lz4),
+        "lz4hc" if dictionary.is_none() => {
+            within(1..=12, 9).map(|level| FillEncoding::Lz4Hc { level })
+        }
+        "lz4" | "lz4hc" => None,
+        "lzma" => {
+            let dictionary = dictionary.unwrap_or_else(|| {
+                let eight = u64::from(cluster) * 8;
+                u32::try_from(eight.clamp(32 << 10, 8 << 20)).unwrap_or(8 << 20)
+            });
+            // Levels from 100 on are those below that search longer, which the encoder here does not.
+            let level = match level.unwrap_or(6) {
+                level @ 100..=109 => Some(level - 100),
+                level => (level <= 9).then_some(level),
+            };
+            level.map(|level| FillEncoding::MicroLzma { level, dictionary })
+        }
+        "deflate" if dictionary.is_none_or(|bytes| bytes <= 32 << 10) => {
+            within(1..=12, 1).map(|level| FillEncoding::Deflate { level })
+        }
+        "deflate" => None,
+        "zstd" => {
             // The largest window that Linux supports.
-            window_log: 20,
-        }),
+            let dictionary = dictionary.unwrap_or(1 << 20);
+            let window_log = match dictionary.checked_ilog2() {
+                Some(log @ 10..=20) if dictionary.is_power_of_two() => u8::try_from(log).ok(),
+                _ => None,
+            };
+            let level = within(1..=22, 3);
+            level
+                .zip(window_log)
+                .map(|(level, window_log)| FillEncoding::Zstd { level, window_log })
+        }
         _ => {
             return told(format!(
                 "<E> erofs: Cannot find a valid compressor {name}\n"
@@ -321,6 +406,13 @@ mod tests {
             &["-zlz4hc,99", "a", "b"],
             &["-C5000", "a", "b"],
             &["-Ebogus", "a", "b"],
+            &["-zlzma,110", "a", "b"],
+            &["-zlzma,dictsize=x", "a", "b"],
+            &["-zlzma,dictsize=16777216", "a", "b"],
+            &["-zzstd,dictsize=100000", "a", "b"],
+            &["-zlz4,dictsize=4096", "a", "b"],
+            &["--sort=size", "a", "b"],
+            &["--offset=-1", "a", "b"],
             &["-U", "1", "a", "b"],
             &["-Tx", "a", "b"],
             &["--tar=i", "a"],

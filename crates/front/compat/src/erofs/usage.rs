@@ -5,14 +5,15 @@ usage: [options] FILE DIRECTORY
        [options] --tar=f FILE [ARCHIVE]
 
 Makes the EROFS image FILE from DIRECTORY or from a tar archive [standard input].
- -zX[,LEVEL]           compressor: lz4, lz4hc (1 to 12), lzma (0 to 9),
-                       deflate (1 to 12), zstd (1 to 22)
+ -zX[,LEVEL][,dictsize=#]   compressor: lz4, lz4hc (1 to 12),
+                       lzma (0 to 9), deflate (1 to 12), zstd (1 to 22)
  -C#                   size of a physical cluster, in bytes
  -b#                   block size, in bytes
  -EX[,...]             noinline_data, legacy-compress, ztailpacking, dedupe,
                        fragments, all-fragments, force-inode-compact;
                        accepted without effect: force-inode-extended,
-                       force-inode-blockmap, force-chunk-indexes, nosbcrc
+                       force-inode-blockmap, force-chunk-indexes, nosbcrc,
+                       fragdedupe=X, 48bit
  -T#                   time of the image and of all files, in seconds since 1970
  -UX                   UUID of the image
  -LX                   label of the image
@@ -20,6 +21,11 @@ Makes the EROFS image FILE from DIRECTORY or from a tar archive [standard input]
                        below 0: no attributes
  --all-root            give everything to root
  --force-uid=#, --force-gid=#   give everything to this user or group
+ --uid-offset=#, --gid-offset=#     add # to users and groups
+ --hard-dereference    store hard links as files
+ --offset=#            offset of the image in FILE, in bytes
+ --mkfs-time, --all-time   -T sets the time of the image alone, or of all
+ --ovlfs-strip=[01]    leave out whiteouts of overlayfs
  --blobdev=X           write chunks to the file X
  --chunksize=#         store files in chunks of # bytes
  --exclude-path=X      leave out the path X
@@ -30,7 +36,8 @@ Makes the EROFS image FILE from DIRECTORY or from a tar archive [standard input]
  --aufs                convert whiteouts of AUFS and OCI layers to overlayfs
  --xattr-prefix=X      shorten names of attributes that start with X
  --quiet               print nothing
- --max-extent-bytes=#, --workers=#, -d#   accepted without effect
+ --max-extent-bytes=#, --workers=#, --ungzip, --unxz, --sort=none|path,
+ --mount-point=X, -d#  accepted without effect
  --help, -V, --version
 ";
 

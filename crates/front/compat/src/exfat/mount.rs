@@ -33,6 +33,18 @@ pub const TABLE: &[Opt<ExfatMount>] = options! {
 pub const WORDS: &[Opt<ExfatMount>] = options! {
     "blkdev" | "nonempty" | "big_writes" | "blksize=" | "max_read=" | "atime" | "noatime" | "diratime" | "nodiratime"
         | "relatime" | "norelatime" | "strictatime" | "lazytime" | "user=" | "uhelper=" => Nothing;
+    // Of old kernel drivers. Names keep their case, and are UTF-8.
+    "namecase=" | "codepage=" | "debug" => Nothing;
+    // Who may set times follows from the permissions.
+    "allow_utime=" => Nothing;
+    "errors=" => Value("", |call, value| {
+        // This process can refuse further changes, but not stop the machine.
+        call.options.push(match value.given.to_str() {
+            Some("panic") => "errors=remount-ro".to_string(),
+            _ => value.name.to_string(),
+        });
+        Ok(())
+    });
 };
 
 /// A valid command line.
@@ -113,11 +125,11 @@ mod tests {
             "m",
             "-n",
             "-o",
-            "rw,uid=5,noatime,blkdev,x-gvfs,blksize=4096",
+            "rw,uid=5,noatime,blkdev,x-gvfs,blksize=4096,namecase=0,codepage=437,allow_utime=0,debug,errors=panic",
             "-texfat",
         ];
         let call = parse("x", &words(&line)).unwrap();
-        assert_eq!(call.options, ["rw", "uid=5"]);
+        assert_eq!(call.options, ["rw", "uid=5", "errors=remount-ro"]);
         for line in [&["d"][..], &["d", "m", "x"], &["-h"], &["d", "m", "-o"]] {
             assert!(parse("x", &words(line)).is_err(), "{line:?}");
         }

@@ -1,14 +1,27 @@
 //! A command line of `mksquashfs` or `sqfstar` that can be followed.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use forerun::build::{Compress, Fragments};
+use forerun::build::{Compress, Fragments, OtherFilesystems};
 
-/// A line of `-p`, or the file of `-pf`.
+use super::mode::ModeChange;
+
+/// A line of `-p` or `-pd`, or the file of `-pf`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Definition {
     Line(Vec<u8>),
+    /// The attributes of directories that no line lists.
+    MissingDirectories(Vec<u8>),
     File(OsString),
+}
+
+/// A time of the image, its root or all entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MakeTime {
+    Seconds(u32),
+    /// The latest time of the entries.
+    Latest,
 }
 
 /// An option of the compressor, with its value.
@@ -23,17 +36,26 @@ pub struct MakeCall {
     pub compressor: Option<String>,
     pub compressor_words: Vec<CompressorWord>,
     pub block_size: u32,
-    pub mkfs_time: Option<u32>,
-    pub all_time: Option<u32>,
-    pub root_time: Option<u32>,
-    pub root_mode: Option<u16>,
+    pub mkfs_time: Option<MakeTime>,
+    pub all_time: Option<MakeTime>,
+    pub root_time: Option<MakeTime>,
+    pub root_mode: Option<ModeChange>,
+    pub file_mode: Option<ModeChange>,
+    pub dir_mode: Option<ModeChange>,
     pub root_uid: Option<u32>,
     pub root_gid: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    pub owner_offset: u32,
+    /// Owners and modes of definitions stay as they are.
+    pub definitions_last: bool,
     pub exports: bool,
     pub sparse: bool,
     pub xattrs: bool,
+    pub xattrs_include: Option<String>,
+    pub xattrs_exclude: Option<String>,
+    /// Attributes for all entries, by name.
+    pub xattrs_add: Vec<(Vec<u8>, Vec<u8>)>,
     pub compress: Compress,
     pub fragments: Fragments,
     pub duplicates: bool,
@@ -45,11 +67,13 @@ pub struct MakeCall {
     pub exclude_files: Vec<OsString>,
     pub wildcards: bool,
     pub regex: bool,
-    pub one_file_system: bool,
+    pub max_depth: Option<usize>,
+    pub other_filesystems: OtherFilesystems,
     pub replace: bool,
     pub exit_on_error: bool,
     pub quiet: bool,
     pub info: bool,
+    pub info_file: Option<PathBuf>,
     pub progress: bool,
     pub processors: Option<u16>,
     pub memory: Option<u64>,
@@ -70,13 +94,20 @@ impl Default for MakeCall {
             all_time: None,
             root_time: None,
             root_mode: None,
+            file_mode: None,
+            dir_mode: None,
             root_uid: None,
             root_gid: None,
             uid: None,
             gid: None,
+            owner_offset: 0,
+            definitions_last: false,
             exports: true,
             sparse: true,
             xattrs: true,
+            xattrs_include: None,
+            xattrs_exclude: None,
+            xattrs_add: Vec::new(),
             compress: Compress::default(),
             fragments: Fragments::default(),
             duplicates: true,
@@ -88,11 +119,13 @@ impl Default for MakeCall {
             exclude_files: Vec::new(),
             wildcards: false,
             regex: false,
-            one_file_system: false,
+            max_depth: None,
+            other_filesystems: OtherFilesystems::Taken,
             replace: false,
             exit_on_error: false,
             quiet: false,
             info: false,
+            info_file: None,
             progress: true,
             processors: None,
             memory: None,

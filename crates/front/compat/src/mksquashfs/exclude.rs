@@ -31,17 +31,24 @@ impl Excluded {
             (false, true) => Syntax::Regex,
             (false, false) => Syntax::Names,
         };
-        if syntax == Syntax::Names && !call.tar {
-            Ok(Self {
+        let mut excluded = if syntax == Syntax::Names && !call.tar {
+            Self {
                 files: paths
                     .iter()
                     .flat_map(|path| identities(call, path))
                     .collect(),
                 ..Self::default()
-            })
+            }
         } else {
-            Self::of_patterns(&paths, syntax)
+            Self::of_patterns(&paths, syntax)?
+        };
+        if let Some(max_depth) = call.max_depth {
+            let patterns = excluded.patterns;
+            excluded.patterns = Patterns::from_rule(move |path| {
+                path.split(|byte| *byte == b'/').count() > max_depth || patterns.matches(path)
+            });
         }
+        Ok(excluded)
     }
 
     fn of_patterns(paths: &[Vec<u8>], syntax: Syntax) -> MakeEnded<Self> {

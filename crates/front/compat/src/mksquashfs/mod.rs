@@ -6,6 +6,7 @@ mod call;
 mod changes;
 mod compressor;
 mod exclude;
+mod mode;
 mod options;
 mod sort;
 mod sources;
@@ -14,6 +15,8 @@ pub mod usage;
 mod write;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -76,7 +79,7 @@ pub fn run(name: &OsStr, words: &[OsString], tool: Tool) -> u8 {
         Ok(parsed) => parsed,
         Err(refusal) => {
             let manual = Manual {
-                version: &format!("{name} version 4.5.1"),
+                version: &format!("{name} version 4.6.1"),
                 usage: &usage::text(tool, &name),
                 mistake: FATAL,
             };
@@ -114,7 +117,6 @@ fn writer(call: &MakeCall, program: &str) -> Parsed<SquashfsOptions> {
         exportable: call.exports,
         xattrs: call.xattrs,
         compress: call.compress,
-        mkfs_time: call.mkfs_time,
         pad: call.pad,
         threads: call.processors.map_or(0, |count| count.min(256).into()),
         memory: usize::try_from(memory).unwrap_or(0),
@@ -129,7 +131,7 @@ fn writer(call: &MakeCall, program: &str) -> Parsed<SquashfsOptions> {
 fn make(context: &Context, call: &MakeCall, mut options: SquashfsOptions) -> MakeEnded<()> {
     check_emulator()?;
     let times = changes::MakeTimes::new(call)?;
-    options.mkfs_time = Some(times.of_image());
+    options.mkfs_time = times.of_image();
     let sources = sources::MakeSources::new(call)?;
     options.priorities = sort::priorities(call, &sources)?;
     let excluded = exclude::Excluded::new(call)?;
@@ -143,7 +145,13 @@ fn make(context: &Context, call: &MakeCall, mut options: SquashfsOptions) -> Mak
         let message = format!("Could not create destination file: {}", failure.message);
         MakeStop::Message(message)
     })?;
+    target.begin_at(call.offset)?;
     let new = target.file().metadata().ok();
+    let mut info = None;
+    if let Some(path) = &call.info_file {
+        let file = File::create(path);
+        info = Some(file.map_err(|error| Failure::source(&error).of(path.display()))?);
+    }
     let ids = old.into_iter().chain(new);
     let skip = ids
         .map(|metadata| (metadata.dev(), metadata.ino()))
@@ -152,10 +160,14 @@ fn make(context: &Context, call: &MakeCall, mut options: SquashfsOptions) -> Mak
     if !call.quiet {
         summary::begin(call, &output)?;
     }
-    let mut tree = sources.read(call, excluded, skip, times.now())?;
-    changes::apply(call, &times, &mut tree);
+    let mut tree = sources.read(call, excluded, skip, &times)?;
+    changes::finish(call, &times, &mut tree)?;
     if call.info {
-        summary::list(&tree)?;
+        summary::print(summary::list(&tree))?;
+    }
+    if let Some(mut file) = info {
+        let written = file.write_all(summary::list(&tree).as_bytes());
+        written.map_err(|error| Failure::source(&error))?;
     }
     let writer = Writer::Squashfs(options);
     if let Some(lost) = lost_properties(&writer, &tree) {

@@ -1,12 +1,17 @@
 //! The command lines of `mksquashfs` and `sqfstar`: options with one dash.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use forerun::build::{Fragments, group_id, user_id};
+use forerun::build::{
+    Compress, Fragments, OtherFilesystems, group_id, parse_time, parse_xattr, user_id,
+};
 
-use super::call::{Definition, MakeCall};
+use super::call::{Definition, MakeCall, MakeTime};
+use super::changes;
+use super::mode::ModeChange;
+use crate::extended::extended;
 use crate::options::Effect::{Help, Nothing, Set, Value, Version, Word};
 use crate::options::{self, Grammar, Opt, Options, Parsed, Refusal, options};
 
@@ -23,17 +28,19 @@ const TIME: &str = "{} missing or invalid time value";
 const UID: &str = "{} missing or invalid uid";
 const GID: &str = "{} missing or invalid gid";
 const FILE: &str = "{} missing filename";
+const REGEX: &str = "{} missing regex pattern";
+const MODE: &str = "{} missing or invalid mode, octal number <= 07777 expected";
 
 /// The options of both programs.
 pub const TABLE: &[Opt<MakeCall>] = options! {
     "-version" => Version;
-    "-help" | "-h" => Help;
+    "-help" | "-h" | "-help-all" | "-ha" => Help;
     "-comp" => Value("{} missing compression type", |call, value| {
         call.compressor = Some(value.text());
         Ok(())
     });
     "-X*" => Word(|call, word, words| {
-        let takes_value = !["-Xhc", "-Xhelp"].contains(&word);
+        let takes_value = !["-Xhc", "-Xe", "-Xhelp"].contains(&word);
         let value = if takes_value { words.next() } else { None };
         call.compressor_words.push((word[1..].to_string(), value.cloned()));
         Ok(())
@@ -42,15 +49,61 @@ pub const TABLE: &[Opt<MakeCall>] = options! {
         call.block_size = block_size(value)?;
         Ok(())
     });
-    "-mkfs-time" | "-fstime" => Value(TIME, |call, value| value.set_number(&mut call.mkfs_time));
-    "-all-time" => Value(TIME, |call, value| value.set_number(&mut call.all_time));
-    "-root-time" => Value("{} missing or invalid time", |call, value| value.set_number(&mut call.root_time));
-    "-root-mode" => Value("{} missing or invalid mode, octal number <= 07777 expected", |call, value| {
+    "-mkfs-time" | "-fstime" => Value(TIME, |call, value| {
+        call.mkfs_time = Some(time(value)?);
+        Ok(())
+    });
+    "-all-time" | "-inode-time" => Value(TIME, |call, value| {
+        call.all_time = Some(time(value)?);
+        Ok(())
+    });
+    "-root-time" => Value("{} missing or invalid time", |call, value| {
+        call.root_time = Some(time(value)?);
+        Ok(())
+    });
+    "-repro" => Set(|call| call.mkfs_time = Some(MakeTime::Latest));
+    "-repro-time" => Value(TIME, |call, value| {
+        call.mkfs_time = Some(time(value)?);
+        call.all_time = call.mkfs_time;
+        Ok(())
+    });
+    "-root-mode" => Value(MODE, |call, value| {
         call.root_mode = Some(mode(value)?);
         Ok(())
     });
-    "-root-uid" => Value(UID, |call, value| value.set_number(&mut call.root_uid));
-    "-root-gid" => Value(GID, |call, value| value.set_number(&mut call.root_gid));
+    "-force-file-mode" => Value(MODE, |call, value| {
+        call.file_mode = Some(mode(value)?);
+        Ok(())
+    });
+    "-force-dir-mode" => Value(MODE, |call, value| {
+        call.dir_mode = Some(mode(value)?);
+        Ok(())
+    });
+    "-root-uid" => Value(UID, |call, value| {
+        call.root_uid = user_id(value.given.as_bytes());
+        known(call.root_uid, value, "-root-uid missing or invalid uid")
+    });
+    "-root-gid" => Value(GID, |call, value| {
+        call.root_gid = group_id(value.given.as_bytes());
+        known(call.root_gid, value, "-root-gid missing or invalid gid")
+    });
+    "-uid-gid-offset" => Value("{} missing or invalid value", |call, value| {
+        call.owner_offset = value.number()?;
+        Ok(())
+    });
+    "-pseudo-override" => Set(|call| call.definitions_last = true);
+    "-p" => Value("{} missing pseudo file definition", |call, value| {
+        call.definitions.push(Definition::Line(value.given.as_bytes().to_vec()));
+        Ok(())
+    });
+    "-pd" | "-pseudo-dir" => Value("{} missing pseudo dir definition", |call, value| {
+        call.definitions.push(Definition::MissingDirectories(value.given.as_bytes().to_vec()));
+        Ok(())
+    });
+    "-pf" => Value(FILE, |call, value| {
+        call.definitions.push(Definition::File(value.given.into()));
+        Ok(())
+    });
     "-force-uid" => Value("{} missing uid or user", |call, value| {
         call.uid = user_id(value.given.as_bytes());
         known(call.uid, value, "-force-uid invalid uid or unknown user")
@@ -63,12 +116,42 @@ pub const TABLE: &[Opt<MakeCall>] = options! {
     "-exports" => Set(|call| call.exports = true);
     "-no-sparse" => Set(|call| call.sparse = false);
     "-xattrs" => Set(|call| call.xattrs = true);
-    "-no-xattrs" => Set(|call| call.xattrs = false);
+    "-no-xattrs" => Set(|call| {
+        call.xattrs = false;
+        call.xattrs_add.clear();
+    });
+    "-xattrs-include" => Value(REGEX, |call, value| {
+        call.xattrs = true;
+        call.xattrs_include = Some(expression(value)?);
+        Ok(())
+    });
+    "-xattrs-exclude" => Value(REGEX, |call, value| {
+        call.xattrs = true;
+        call.xattrs_exclude = Some(expression(value)?);
+        Ok(())
+    });
+    "-xattrs-add" => Value("{} missing xattr argument", |call, value| {
+        call.xattrs = true;
+        match parse_xattr(value.given.as_bytes()) {
+            Ok(xattr) => call.xattrs_add.push(xattr),
+            Err(error) => return value.refuse(format!("-xattrs-add {error}")),
+        }
+        Ok(())
+    });
     "-noI" | "-noInodeCompression" => Set(|call| (call.compress.inodes, call.compress.ids) = (false, false));
     "-noId" | "-noIdTableCompression" => Set(|call| call.compress.ids = false);
     "-noD" | "-noDataCompression" => Set(|call| call.compress.data = false);
     "-noF" | "-noFragmentCompression" => Set(|call| call.compress.fragments = false);
     "-noX" | "-noXattrCompression" => Set(|call| call.compress.xattrs = false);
+    "-no-compression" => Set(|call| {
+        call.compress = Compress {
+            inodes: false,
+            data: false,
+            fragments: false,
+            ids: false,
+            xattrs: false,
+        };
+    });
     "-no-tailends" => Set(|call| call.fragments = Fragments::Yes);
     "-no-fragments" => Set(|call| call.fragments = Fragments::No);
     "-no-duplicates" => Set(|call| call.duplicates = false);
@@ -83,8 +166,9 @@ pub const TABLE: &[Opt<MakeCall>] = options! {
     "-exit-on-error" => Set(|call| call.exit_on_error = true);
     "-quiet" => Set(|call| call.quiet = true);
     "-info" => Set(|call| call.info = true);
+    "-info-file" => Value(FILE, |call, value| value.set(&mut call.info_file));
     "-progress" => Set(|call| call.progress = true);
-    "-no-progress" => Set(|call| call.progress = false);
+    "-no-progress" | "-percentage" => Set(|call| call.progress = false);
     "-processors" => Value("{} missing or invalid processor number", |call, value| {
         call.processors = Some(value.number()?);
         match call.processors {
@@ -100,10 +184,29 @@ pub const TABLE: &[Opt<MakeCall>] = options! {
         call.memory = Some(bytes);
         Ok(())
     });
+    "-mem-percent" => Value("{} missing or invalid percentage: it should be 1 - 75%", |_, value| percentage(value, 1..=99));
+    "-overcommit" => Value("{} missing or invalid percentage", |_, value| value.number::<u32>().map(drop));
+    "-small-readers" | "-block-readers" => Value("{} missing or invalid number", |_, value| value.number::<u32>().map(drop));
+    "-single-reader" | "-numeric-owner" => Nothing;
     "-throttle" => Value("{} missing or invalid value", |_, value| percentage(value, 0..=99));
     "-limit" => Value("{} missing or invalid value", |_, value| percentage(value, 1..=100));
     "-reproducible" | "-not-reproducible" => Nothing;
 };
+
+/// Actions that change where and how contents are stored, but not the tree. They have no effect.
+const LAYOUT_ACTIONS: &[&str] = &[
+    "fragment",
+    "fragments",
+    "no-fragments",
+    "always-use-fragments",
+    "dont-always-use-fragments",
+    "tailend",
+    "no-tailend",
+    "compressed",
+    "uncompressed",
+    "align",
+    "noop",
+];
 
 /// The options of `mksquashfs` alone.
 pub const MKSQUASHFS: &[Opt<MakeCall>] = options! {
@@ -114,13 +217,14 @@ pub const MKSQUASHFS: &[Opt<MakeCall>] = options! {
     "-no-exports" => Set(|call| call.exports = false);
     "-tailends" | "-always-use-fragments" => Set(|call| call.fragments = Fragments::Always);
     "-keep-as-directory" => Set(|call| call.keep_directory = true);
-    "-p" => Value("{} missing pseudo file definition", |call, value| {
-        call.definitions.push(Definition::Line(value.given.as_bytes().to_vec()));
-        Ok(())
-    });
-    "-pf" => Value(FILE, |call, value| {
-        call.definitions.push(Definition::File(value.given.into()));
-        Ok(())
+    "-action" => Value("{} missing action", |_, value| {
+        let text = value.text();
+        let name = text.trim_start().split(['@', '(', ' ']).next().unwrap_or_default();
+        if LAYOUT_ACTIONS.contains(&name) {
+            return Ok(());
+        }
+        let known = LAYOUT_ACTIONS.join(", ");
+        value.refuse(format!("-action {name}: only these are known: {known}"))
     });
     "-sort" => Value(FILE, |call, value| value.push(&mut call.sort));
     "-e" => Word(|call, _, words| {
@@ -131,7 +235,9 @@ pub const MKSQUASHFS: &[Opt<MakeCall>] = options! {
         Ok(())
     });
     "-wildcards" => Set(|call| call.wildcards = true);
-    "-one-file-system" => Set(|call| call.one_file_system = true);
+    "-one-file-system" => Set(|call| call.other_filesystems = OtherFilesystems::Empty);
+    "-one-file-system-x" => Set(|call| call.other_filesystems = OtherFilesystems::LeftOut);
+    "-max-depth" => Value("{} missing or invalid value", |call, value| value.set_number(&mut call.max_depth));
     "-noappend" => Set(|call| call.replace = true);
     "-no-recovery" => Nothing;
     // Nothing is appended to, so there is nothing to recover.
@@ -196,7 +302,12 @@ pub fn parse(tool: Tool, program: &str, words: &[OsString]) -> Parsed<MakeCall> 
 }
 
 fn block_size(value: &options::Value<'_>) -> Parsed<u32> {
-    let Ok(bytes) = value.size() else {
+    let text = value.text();
+    let short = match text.strip_suffix("bytes").or(text.strip_suffix('B')) {
+        Some(short) if short.ends_with(['k', 'K', 'm', 'M']) => short,
+        _ => text.as_str(),
+    };
+    let Some(bytes) = options::parse_size(OsStr::new(short)) else {
         return value.refuse("-b invalid block size");
     };
     let fits = u32::try_from(bytes).ok();
@@ -206,12 +317,29 @@ fn block_size(value: &options::Value<'_>) -> Parsed<u32> {
     }
 }
 
-/// Parses permissions in octal.
-fn mode(value: &options::Value<'_>) -> Parsed<u16> {
-    let text = value.given.to_str().filter(|text| !text.starts_with('+'));
-    let mode = text.and_then(|text| u16::from_str_radix(text, 8).ok());
-    mode.filter(|mode| *mode <= 0o7777)
+fn mode(value: &options::Value<'_>) -> Parsed<ModeChange> {
+    ModeChange::parse(&value.text()).ok_or_else(|| value.invalid())
+}
+
+/// Parses seconds since 1970, a date, `now`, or `inode` for the latest time of the entries.
+fn time(value: &options::Value<'_>) -> Parsed<MakeTime> {
+    let text = value.text();
+    let seconds = match text.as_str() {
+        "inode" => return Ok(MakeTime::Latest),
+        "now" => Some(changes::now()),
+        text => parse_time(text).and_then(|time| u32::try_from(time.seconds).ok()),
+    };
+    seconds
+        .map(MakeTime::Seconds)
         .ok_or_else(|| value.invalid())
+}
+
+/// Translates an expression of the C library for the crate.
+fn expression(value: &options::Value<'_>) -> Parsed<String> {
+    match extended(value.given.as_bytes()) {
+        Some(expression) => Ok(expression),
+        None => value.refuse(format!("{} invalid regex {}", value.name, value.text())),
+    }
 }
 
 fn known(id: Option<u32>, value: &options::Value<'_>, message: &str) -> Parsed {
@@ -284,7 +412,7 @@ mod tests {
                 &["a", "o", "-mem", "18446744073709551615G"],
                 told("-mem missing or invalid mem size"),
             ),
-            (Tool::Sqfstar, &["-p", "x"], unknown("-p")),
+            (Tool::Sqfstar, &["-wildcards", "x"], unknown("-wildcards")),
             (Tool::Sqfstar, &["-quiet"], no_image()),
             (Tool::Sqfstar, &["-h"], Refusal::Help),
         ] {

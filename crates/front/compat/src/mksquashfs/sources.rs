@@ -16,6 +16,7 @@ use forerun::vfs::Timestamp;
 use forerun_sandbox::Sandbox;
 
 use super::call::{Definition, MakeCall};
+use super::changes::{self, MakeTimes};
 use super::exclude::Excluded;
 use super::{MakeEnded, MakeStop, stop};
 use crate::confine::{TREES, directory_of};
@@ -24,6 +25,12 @@ use crate::{archive_limits, complain};
 
 /// The permissions of a root directory that is none of the sources.
 const ROOT_MODE: u16 = 0o777;
+
+/// Marks directories that have no time of their own.
+const UNSET: Timestamp = Timestamp {
+    seconds: i64::MIN,
+    nanoseconds: 0,
+};
 
 /// The message about an archive without a byte.
 const TRUNCATED: &str =
@@ -129,7 +136,7 @@ impl MakeSources {
         call: &MakeCall,
         excluded: Excluded,
         mut skip: Vec<(u64, u64)>,
-        now: Timestamp,
+        times: &MakeTimes,
     ) -> MakeEnded<Tree> {
         skip.extend(excluded.files);
         let options = ScanOptions {
@@ -137,11 +144,11 @@ impl MakeSources {
             xattrs: call.xattrs,
             skip,
             latest: None,
-            one_file_system: call.one_file_system,
+            other_filesystems: call.other_filesystems,
         };
         let mut told = |error: BuildError| ignore(&Failure::from(error));
         let mut tree = match self {
-            Self::Archive => archive(options, now)?,
+            Self::Archive => archive(options, UNSET)?,
             Self::Definitions => Tree::default(),
             Self::Root(path) if call.exit_on_error => scan(path, &options)?,
             Self::Root(path) => scan_readable(path, &options, &mut told)?,
@@ -150,12 +157,19 @@ impl MakeSources {
         };
         if !matches!(self, Self::Root(_)) {
             let root = tree.node_mut(Tree::ROOT);
-            (root.mode, root.mtime) = (ROOT_MODE, now);
+            (root.mode, root.mtime) = (ROOT_MODE, UNSET);
             root.uid = rustix::process::geteuid().as_raw();
             root.gid = rustix::process::getegid().as_raw();
             root.xattrs.clear();
         }
-        self.define(call, &mut tree, now)?;
+        let unset = times.unset(&tree);
+        for node in tree.nodes_mut() {
+            if node.mtime == UNSET {
+                node.mtime = unset;
+            }
+        }
+        changes::begin(call, &mut tree)?;
+        self.define(call, &mut tree, unset)?;
         Ok(tree)
     }
 
@@ -180,6 +194,14 @@ impl MakeSources {
                         let line = String::from_utf8_lossy(line);
                         return stop(format!(
                             "Not enough or invalid arguments in pseudo file definition \"{line}\"\n{error}"
+                        ));
+                    }
+                }
+                Definition::MissingDirectories(attributes) => {
+                    if let Err(error) = definitions.missing_directories(attributes) {
+                        let attributes = String::from_utf8_lossy(attributes);
+                        return stop(format!(
+                            "Invalid pseudo dir definition \"{attributes}\"\n{error}"
                         ));
                     }
                 }
@@ -252,6 +274,7 @@ fn makes_root(definition: &Definition) -> bool {
             let mut words = line.split(u8::is_ascii_whitespace);
             words.next() == Some(b"/") && matches!(words.next(), Some(b"d" | b"D"))
         }
+        Definition::MissingDirectories(_) => false,
     }
 }
 

@@ -132,8 +132,8 @@ fn counts(names: &Names, tree: &Tree) -> Vec<String> {
     lines
 }
 
-/// Prints each entry, those of a directory before it.
-pub fn list(tree: &Tree) -> Result<()> {
+/// Returns a line for each entry, those of a directory before it.
+pub fn list(tree: &Tree) -> String {
     let mut text = String::new();
     walk(tree, &mut |path, index, is_repeated| {
         let path = match path {
@@ -158,7 +158,7 @@ pub fn list(tree: &Tree) -> Result<()> {
         };
         text.push_str(&format!("{kind} {path}{end}\n"));
     });
-    print(text)
+    text
 }
 
 /// Visits each name, directories after what is in them, the root last. Says whether the node was visited
@@ -187,7 +187,7 @@ fn walk(tree: &Tree, visit: &mut dyn FnMut(&[u8], NodeIndex, bool)) {
     }
 }
 
-fn print(text: String) -> Result<()> {
+pub fn print(text: String) -> Result<()> {
     let mut out = Output::stdout()?;
     out.text(text)?;
     out.finish()

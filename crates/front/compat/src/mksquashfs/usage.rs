@@ -15,6 +15,9 @@ Contents
                             attributes; also -noInodeCompression,
                             -noIdTableCompression, -noDataCompression,
                             -noFragmentCompression, -noXattrCompression
+    -no-compression         compress nothing
+    -xattrs-include, -xattrs-exclude REGEX   by name
+    -xattrs-add NAME=VALUE  give this attribute to everything
     -no-fragments           store every file in blocks of its own
     -no-tailends            store only large files in blocks of their own
     -no-duplicates          store equal files more than once
@@ -25,10 +28,18 @@ Contents
 Owners and times
     -all-root, -root-owned  give everything to root
     -force-uid USER, -force-gid GROUP   give everything to this user or group
-    -root-mode MODE, -root-uid N, -root-gid N, -root-time SECONDS
+    -uid-gid-offset N       add N to all users and groups
+    -root-mode MODE, -root-uid USER, -root-gid GROUP, -root-time TIME
                             mode, owner, group, time of the root directory
-    -mkfs-time, -fstime SECONDS     time of the image [now]
-    -all-time SECONDS       time of everything
+    -force-file-mode, -force-dir-mode MODE   modes of files, of directories
+    -mkfs-time, -fstime TIME        time of the image [now]
+    -all-time, -inode-time TIME     time of everything
+    -repro                  -mkfs-time inode
+    -repro-time TIME        -mkfs-time TIME and -all-time TIME
+    TIME is seconds since 1970, a date, now, or inode: the latest of the files
+    -p LINE, -pf FILE       add or change entries; no commands are run
+    -pd, -pseudo-dir LINE   mode and owner of directories that no line lists
+    -pseudo-override        lines win over options for owners and modes
 
 Selection
     -ef FILE                leave out the paths in FILE, one on each line
@@ -38,11 +49,13 @@ Work
     -processors N           use N threads
     -mem BYTES              use at most a quarter of this for data in memory
     -exit-on-error          stop if a file cannot be read
-    -quiet, -info, -no-progress, -progress
+    -quiet, -info, -no-progress, -progress, -percentage
                             print less or more
-    -version, -help, -h, -Xhelp
-    -reproducible, -not-reproducible, -throttle N, -limit N
-                            accepted without effect
+    -info-file FILE         list what is packed in FILE
+    -version, -help, -help-all, -h, -ha, -Xhelp
+    -reproducible, -not-reproducible, -throttle N, -limit N, -mem-percent N,
+    -overcommit N, -single-reader, -small-readers N, -block-readers N,
+    -numeric-owner          accepted without effect
 ";
 
 const MKSQUASHFS: &str = "\
@@ -54,8 +67,10 @@ Of mksquashfs
     -wildcards              treat paths to leave out as shell patterns
     -keep-as-directory      keep the name of a single source directory
     -one-file-system        keep mount points as empty directories
+    -one-file-system-x      leave out mount points
+    -max-depth N            leave out what is more than N directories deep
     -always-use-fragments, -tailends   also pack the tails of large files together
-    -p LINE, -pf FILE       add or change entries; no commands are run
+    -action ACTION@TESTS    accepted without effect for actions about the layout
     -sort FILE              order files by their priorities in FILE
     -no-recovery, -recovery-path DIR   accepted without effect
 ";

@@ -1,6 +1,5 @@
-//! Writes the image to its file, from an offset on.
+//! Writes the image to its file.
 
-use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 
 use forerun::build::{BuildError, Tree, drop_unreadable};
@@ -12,7 +11,6 @@ use super::{MakeEnded, MakeStop, is_of_source};
 use crate::context::Context;
 use crate::error::Failure;
 use crate::progress::{Progress, Watched};
-use crate::shifted::Shifted;
 use crate::target::Target;
 
 /// Number of times that writing restarts because files have disappeared.
@@ -30,8 +28,12 @@ pub fn write(
     let mut restarts = 0;
     loop {
         let progress = Progress::new(context, "packing", tree.content_bytes());
-        let error = match attempt(call, writer, tree, target, (&progress, &observer)) {
-            Ok(len) => return Ok(len),
+        let mut watched = Watched {
+            inner: target.image(),
+            progress: &progress,
+        };
+        let error = match writer.write(tree, &mut watched, &observer) {
+            Ok(written) => return Ok(written.len),
             Err(error) => error,
         };
         drop(progress);
@@ -43,21 +45,4 @@ pub fn write(
             return Err(MakeStop::from(failure));
         }
     }
-}
-
-fn attempt(
-    call: &MakeCall,
-    writer: &Writer,
-    tree: &Tree,
-    target: &mut Target,
-    (progress, observer): (&Progress, &Arc<Observer>),
-) -> Result<u64, BuildError> {
-    let file = target.file();
-    let at_offset = file.seek(SeekFrom::Start(call.offset));
-    at_offset.map_err(|source| BuildError::Output { offset: 0, source })?;
-    let mut watched = Watched {
-        inner: Shifted::new(file, call.offset),
-        progress,
-    };
-    Ok(writer.write(tree, &mut watched, observer)?.len)
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use forerun::Limits;
 use forerun::build::{
-    BuildError, Patterns, ScanOptions, TarInput, TarOptions, Tree, apply_manifest, drop_unreadable,
-    read_tar, scan, scan_readable,
+    BuildError, OtherFilesystems, Patterns, ScanOptions, TarInput, TarOptions, Tree,
+    apply_manifest, drop_unreadable, read_tar, scan, scan_readable,
 };
 use forerun::unstable::DiskImage;
 use forerun::unstable::remote::Reference;
@@ -128,7 +128,11 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped
                 xattrs,
                 skip,
                 latest: None,
-                one_file_system,
+                other_filesystems: if one_file_system {
+                    OtherFilesystems::Empty
+                } else {
+                    OtherFilesystems::Taken
+                },
             };
             if skip_unreadable {
                 scan_readable(&input, &options, &mut |error| skipped.add(error))?

@@ -59,6 +59,130 @@ pub const MKFS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Callers with options of newer versions, and options of 1.5 that make an image with the same tree.
+pub const MKFS_NEWER: &[(&str, &str, &str)] = &[
+    ("archiso", "-zlzma,109 -E ztailpacking", ""),
+    (
+        "archiso, baseline",
+        "-zlzma,109 -E ztailpacking,fragments,dedupe",
+        "",
+    ),
+    (
+        "Arch, live system in RAM",
+        "--quiet -zlzma,109,dictsize=8388608 -Efragments,dedupe,force-inode-extended,ztailpacking -C1048576 -T0",
+        "-T0",
+    ),
+    (
+        "Arch, live system in RAM",
+        "-Efragments,dedupe,force-inode-extended,ztailpacking -T0 --quiet -zlzma,1,dictsize=8388608 -C1048576",
+        "-T0",
+    ),
+    (
+        "Fedora CoreOS, assembler",
+        "-zlzma,level=6 -Eall-fragments,fragdedupe=inode -C1048576 --quiet",
+        "",
+    ),
+    (
+        "Fedora CoreOS, development",
+        "-zlzma,level=1 -Efragments -C1048576 --quiet",
+        "",
+    ),
+    (
+        "Fedora, kiwi",
+        "-zlzma,6 -Eall-fragments,fragdedupe=inode -C131072",
+        "",
+    ),
+    (
+        "mkosi, subsystems",
+        "-zzstd,5 -C 65536 -E all-fragments,dedupe,fragdedupe=inode -L rootfs",
+        "",
+    ),
+    (
+        "bootc, segments",
+        "-zzstd,15 -C 65536 -E all-fragments,dedupe,fragdedupe=inode -L etc",
+        "",
+    ),
+    (
+        "titanoboa",
+        "-d0 --quiet --all-root -zlz4hc,6 -Eall-fragments,fragdedupe=inode -C1048576",
+        "--all-root",
+    ),
+    (
+        "microvm.nix",
+        "-zlz4hc -Eztailpacking -Efragments -Ededupe",
+        "",
+    ),
+    ("microvm.nix, fast", "-zlz4 -Eztailpacking", ""),
+    (
+        "linyaps",
+        "-zlz4hc -Efragments,dedupe,ztailpacking -C1048576 -b4096",
+        "",
+    ),
+    (
+        "NixOS, sysext",
+        "-d5 -zlz4 -Efragments,ztailpacking,dedupe --ignore-mtime -Uclear -T0 -C65536",
+        "-T0",
+    ),
+    (
+        "Android, super images",
+        "-zlz4hc -T 1230768000 --mount-point=system",
+        "-T1230768000",
+    ),
+    (
+        "Android, super images",
+        "-z lz4hc,9 -T 0 --mount-point /product",
+        "-T0",
+    ),
+    (
+        "Rockchip images",
+        "-zlz4hc,12 -Efragments -Ededupe -Eztailpacking",
+        "",
+    ),
+    (
+        "DwarFS, comparisons",
+        "-C1048576 -Eztailpacking,fragments,all-fragments,dedupe -zlzma,9",
+        "",
+    ),
+    (
+        "systemd-repart",
+        "-zlz4hc --hard-dereference -U 8e74911c-d94b-4040-9b57-ea9892f8ce8b",
+        "",
+    ),
+    (
+        "Kata, guest image",
+        "-T1700000000 --mkfs-time --sort=none",
+        "",
+    ),
+    ("times", "-T5 --mkfs-time --all-time", "-T5"),
+    (
+        "user namespaces",
+        "--uid-offset=1000 --gid-offset=2000",
+        "--force-uid=1000 --force-gid=2000",
+    ),
+    (
+        "installers in Rust",
+        "--all-root -T0 -U 8e74911c-d94b-4040-9b57-ea9892f8ce8b --workers=1 -z zstd -C262144 -Eztailpacking -L root",
+        "--all-root -T0",
+    ),
+    (
+        "initos",
+        "--all-root --force-uid=0 -T0 -zlz4",
+        "--all-root -T0",
+    ),
+    ("phone images", "-z lz4 -d 2 -T 1740000000", "-T1740000000"),
+    (
+        "confined programs",
+        "-x1 --all-root -U clear -T 0",
+        "--all-root -T0",
+    ),
+    (
+        "large images",
+        "-E48bit -zdeflate,level=9,dictsize=32768",
+        "",
+    ),
+    ("large images", "-E^48bit -zzstd,level=3,dictsize=65536", ""),
+];
+
 /// Command lines that make nothing and have the same exit code. If `true`, the first line of
 /// standard error is also the same.
 pub const MKFS_MISTAKES: &[(&str, bool)] = &[

@@ -11,7 +11,7 @@ use forerun_testkit::require;
 use super::unsquashfs::tree_of;
 use super::{BOTH, By, Names, is_mounted};
 use crate::common::{Ran, command, ran};
-use lines::{DUMP, FSCK, MKFS, MKFS_MISTAKES};
+use lines::{DUMP, FSCK, MKFS, MKFS_MISTAKES, MKFS_NEWER};
 
 fn names() -> Option<Names> {
     if !require::root() {
@@ -34,15 +34,16 @@ fn run(names: &Names, by: By, line: &str) -> Ran {
     told
 }
 
-/// Extracts an image with Debian's program. Omits link counts, which it does not restore.
+/// Extracts an image with Debian's program.
 fn extracted(names: &Names, image: &str) -> BTreeMap<String, String> {
+    extracted_by(names, By::Other, image)
+}
+
+/// Extracts an image. Omits link counts, which Debian's program does not restore.
+fn extracted_by(names: &Names, by: By, image: &str) -> BTreeMap<String, String> {
     let out = names.path("unpacked");
     let _not_there = fs::remove_dir_all(&out);
-    let told = run(
-        names,
-        By::Other,
-        &format!("fsck.erofs --extract=unpacked {image}"),
-    );
+    let told = run(names, by, &format!("fsck.erofs --extract=unpacked {image}"));
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     without_links(tree_of(&out))
 }
@@ -90,6 +91,43 @@ fn images_of_callers_have_the_same_tree() {
         assert_eq!(other, ours, "{caller}: {line}");
         assert_eq!(ours.0, Some(0), "{caller}: {line}");
     }
+}
+
+#[test]
+fn callers_of_newer_versions_get_the_same_tree() {
+    let Some(names) = names() else {
+        return;
+    };
+    for (caller, newer, older) in MKFS_NEWER {
+        let [ours, other] = [(By::Forerun, newer), (By::Other, older)].map(|(by, options)| {
+            let line = format!("mkfs.erofs {options} OUT tree").replace("  ", " ");
+            let _not_there = fs::remove_file(names.path("OUT"));
+            let told = run(&names, by, &line);
+            assert_eq!(told.code, Some(0), "{caller}: {line}: {}", told.stderr);
+            // 1.5 knows neither the newer codecs nor fragments.
+            extracted_by(&names, by, "OUT")
+        });
+        assert_eq!(ours, other, "{caller}: {newer}");
+    }
+    let ran = run(
+        &names,
+        By::Forerun,
+        "mkfs.erofs --hard-dereference --offset=8192 OUT tree",
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let _not_there = fs::remove_dir_all(names.path("unpacked"));
+    let ran = run(
+        &names,
+        By::Forerun,
+        "fsck.erofs --offset=8192 --extract=unpacked OUT",
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let links = |name: &str| {
+        use std::os::unix::fs::MetadataExt;
+        names.path(name).metadata().unwrap().nlink()
+    };
+    assert_eq!(links("tree/usr/bin/tool"), 2);
+    assert_eq!(links("unpacked/usr/bin/tool"), 1);
 }
 
 #[test]
@@ -146,7 +184,11 @@ fn layers_become_images_with_the_whiteouts_of_overlayfs() {
     fs::write(names.path("layer/dir/new"), "new\n").unwrap();
     names.tool(&["tar", "-C", "layer", "-cf", "layer.tar", "."]);
     let uuid = "12345678-1234-1234-1234-123456789abc";
-    for (stdin, extra) in [("layer.tar", ""), ("/dev/null", " layer.tar")] {
+    for (stdin, extra) in [
+        ("layer.tar", ""),
+        ("/dev/null", " layer.tar"),
+        ("layer.tar", " --ungzip --ovlfs-strip=0"),
+    ] {
         let line =
             format!("mkfs.erofs --tar=f --aufs --quiet -Enoinline_data -U {uuid} OUT{extra}");
         let words: Vec<_> = line.split(' ').collect();
@@ -183,6 +225,10 @@ fn layers_become_images_with_the_whiteouts_of_overlayfs() {
             .unwrap();
         assert!(String::from_utf8_lossy(&ours.stdout).contains("trusted.overlay.opaque=y"));
     }
+    let line = "mkfs.erofs --tar=f --aufs --ovlfs-strip=1 --quiet OUT layer.tar";
+    assert_eq!(run(&names, By::Forerun, line).code, Some(0));
+    let stripped: Vec<_> = extracted(&names, "OUT").into_keys().collect();
+    assert_eq!(stripped, ["", "dir", "dir/new"]);
 }
 
 #[test]

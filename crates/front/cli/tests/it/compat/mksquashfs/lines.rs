@@ -8,6 +8,8 @@ pub struct Line {
     pub stdin: &'static str,
     /// Words, separated by spaces; `~` means a space within a word.
     pub words: &'static str,
+    /// Words for the same image that 4.5.1 has too, where it has not those of `words`.
+    pub older: &'static str,
 }
 
 pub const fn line(caller: &'static str, words: &'static str) -> Line {
@@ -15,6 +17,17 @@ pub const fn line(caller: &'static str, words: &'static str) -> Line {
         caller,
         stdin: "",
         words,
+        older: "",
+    }
+}
+
+/// A command line of 4.6 or newer, and one of 4.5.1 that makes the same image.
+const fn newer(caller: &'static str, words: &'static str, older: &'static str) -> Line {
+    Line {
+        caller,
+        stdin: "",
+        words,
+        older,
     }
 }
 
@@ -23,6 +36,7 @@ const fn fed(caller: &'static str, stdin: &'static str, words: &'static str) -> 
         caller,
         stdin,
         words,
+        older: "",
     }
 }
 
@@ -432,6 +446,118 @@ pub const CALLERS: &[Line] = &[
         "xz options",
         "mksquashfs tree OUT -comp xz -Xbcj x86,powerpc,arm,armthumb,sparc -Xdict-size 37.5%",
     ),
+    line(
+        "OPK packages",
+        "mksquashfs tree/usr tree/etc tree/app.desktop OUT -all-root -no-xattrs -noappend -no-exports",
+    ),
+    line(
+        "squashfs-tools-ng, tests",
+        "mksquashfs tree OUT -no-xattrs -noappend -all-root -mkfs-time 0",
+    ),
+    line(
+        "router images",
+        "mksquashfs tree OUT -comp xz -Xbcj arm -b 256K -no-xattrs -noappend",
+    ),
+    line(
+        "RISC-V emulators",
+        "mksquashfs tree OUT -comp xz -b 1M -no-xattrs -noappend",
+    ),
+    line(
+        "live systems of containers",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 22 -exit-on-error -no-progress",
+    ),
+    line(
+        "ChromiumOS, modem firmware",
+        "mksquashfs tree OUT -all-root -noappend -no-recovery -no-exports -exit-on-error -comp zstd -Xcompression-level 22 -b 1M -root-mode 0755 -no-progress",
+    ),
+    line(
+        "camera firmware",
+        "mksquashfs tree OUT -comp xz -b 262144 -noappend -no-progress -no-exports -all-root -mkfs-time 0 -all-time 0",
+    ),
+    line(
+        "bare-metal demos",
+        "mksquashfs tree/usr tree/etc OUT -quiet -mkfs-time 0 -all-time 0 -all-root -noappend -no-exports -no-progress -comp lzo",
+    ),
+    line(
+        "AppImages by scripts",
+        "mksquashfs tree OUT -root-owned -noappend -no-progress -quiet -comp gzip -b 128K -mkfs-time 0 -all-time 0",
+    ),
+    line(
+        "Slax bundles",
+        "mksquashfs tree OUT -comp xz -b 1024K -Xbcj x86 -always-use-fragments -mkfs-time 0 -all-time 0",
+    ),
+    line(
+        "confidential VMs",
+        "mksquashfs tree OUT -comp zstd -noappend -no-xattrs -all-root -mkfs-time 0 -all-time 0 -root-time 0 -no-progress -quiet",
+    ),
+    line(
+        "Alpine, modloop",
+        "mksquashfs tree OUT -b 1048576 -comp xz -Xdict-size 100%",
+    ),
+    line(
+        "Alpine, modloop of a Raspberry Pi",
+        "mksquashfs tree OUT -b 131072 -comp xz -Xdict-size 100%",
+    ),
+    line(
+        "cloud images",
+        "mksquashfs tree OUT -b 1048576 -comp xz -Xdict-size 100% -regex -e usr/bin/.* -e etc/.*",
+    ),
+    line(
+        "casper, by scripts",
+        "mksquashfs tree OUT -noappend -no-duplicates -no-recovery -wildcards -comp xz -b 1M -Xdict-size 100% -e usr/bin/* -e etc/.*",
+    ),
+    line(
+        "kernel modules",
+        "mksquashfs tree/usr tree/etc OUT -comp xz -b 1048576 -Xdict-size 100% -Xbcj x86 -noappend -all-root",
+    ),
+    line(
+        "NixOS, initial disks",
+        "mksquashfs tree OUT -quiet -comp xz -b 1048576 -Xdict-size 100% -all-root",
+    ),
+    line(
+        "compilers in one file",
+        "mksquashfs tree OUT -comp xz -Xbcj x86 -Xdict-size 1M -b 1M -always-use-fragments -all-root -no-xattrs -noappend -processors 2",
+    ),
+    line(
+        "live systems by scripts",
+        "mksquashfs tree OUT -comp xz -Xbcj x86 -Xdict-size 1M -b 1M -no-exports -no-recovery -always-use-fragments",
+    ),
+    line(
+        "live systems, excludes first",
+        "mksquashfs tree OUT -e usr -comp xz -Xbcj x86 -b 1M",
+    ),
+    line(
+        "live systems, excludes",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 19 -noappend -e usr -wildcards -e etc/*",
+    ),
+    line(
+        "rk3399 images",
+        "mksquashfs tree OUT -comp lz4 -Xhc -b 131072",
+    ),
+    line(
+        "Aboriginal Linux",
+        "mksquashfs tree OUT -noappend -all-root -no-progress -p /dev~d~755~0~0 -p /dev/console~c~666~0~0~5~1",
+    ),
+    line(
+        "desktop images",
+        "mksquashfs tree OUT -comp xz -b 1M -no-exports -noappend -quiet",
+    ),
+    line(
+        "desktop images",
+        "mksquashfs tree OUT -comp xz -no-recovery",
+    ),
+    line(
+        "OTA layers",
+        "mksquashfs tree OUT -noappend -e layer.squashfs",
+    ),
+    line(
+        "display firmware",
+        "mksquashfs tree OUT -noappend -comp xz -b 131072 -no-progress -processors 2 -all-root",
+    ),
+    line(
+        "driver bundles",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 19 -b 1M -all-root -no-xattrs -mkfs-time 0 -all-time 0 -noappend -quiet -no-progress",
+    ),
     fed("docker export", "tree.tar", "sqfstar OUT"),
     fed(
         "docker export",
@@ -463,4 +589,244 @@ pub const CALLERS: &[Line] = &[
         "part.tar",
         "mksquashfs - OUT -tar -exports -no-fragments",
     ),
+];
+
+/// Command lines with options of 4.6 and 4.7.
+pub const NEWER: &[Line] = &[
+    newer(
+        "backup of a root, in Go",
+        "mksquashfs tree OUT -comp lz4 -b 1M -processors 8 -noappend -no-progress -exit-on-error -one-file-system-x -xattrs -xattrs-exclude ^(trusted|user)\\.overlay\\. -wildcards -e etc/e*",
+        "mksquashfs tree OUT -comp lz4 -b 1M -processors 8 -noappend -no-progress -exit-on-error -xattrs -wildcards -e etc/e*",
+    ),
+    newer(
+        "live images of snapshots",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 3 -mkfs-time 1700000000 -all-time 1700000000 -xattrs-exclude ^trusted.overlay.(uuid|origin)$ -noappend -no-progress -e etc/empty",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 3 -mkfs-time 1700000000 -all-time 1700000000 -noappend -no-progress -e etc/empty",
+    ),
+    newer(
+        "Flatcar, sysext",
+        "mksquashfs tree OUT -noappend -xattrs-exclude ^btrfs. -comp zstd",
+        "mksquashfs tree OUT -noappend -comp zstd",
+    ),
+    newer(
+        "incus, image of a container",
+        "mksquashfs tree OUT -noappend -xattrs-exclude ^user\\. -comp gzip -b 1M -no-progress -no-recovery",
+        "mksquashfs tree OUT -noappend -no-xattrs -comp gzip -b 1M -no-progress -no-recovery",
+    ),
+    newer(
+        "Talos, extensions",
+        "mksquashfs tree OUT -all-root -noappend -comp zstd -Xcompression-level 3 -no-progress -xattrs-exclude .* -p etc/passwd~x~user.note=a",
+        "mksquashfs tree OUT -all-root -noappend -comp zstd -Xcompression-level 3 -no-progress",
+    ),
+    newer(
+        "labels",
+        "mksquashfs tree OUT -xattrs-include ^security -noappend",
+        "mksquashfs tree OUT -no-xattrs -noappend",
+    ),
+    newer(
+        "labels",
+        "mksquashfs tree OUT -xattrs-exclude user -xattrs-add user.note=added -noappend",
+        "mksquashfs added OUT -noappend",
+    ),
+    newer(
+        "labels",
+        "mksquashfs tree OUT -xattrs-exclude user -xattrs-add user.note=0sYWRkZWQ= -noappend",
+        "mksquashfs added OUT -noappend",
+    ),
+    newer(
+        "labels",
+        "mksquashfs tree OUT -no-xattrs -xattrs-exclude . -xattrs-add user.note=0x6164646564 -noappend",
+        "mksquashfs added OUT -noappend",
+    ),
+    newer(
+        "Gentoo live images",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 19 -b 256K -mem 1G -xattrs -noappend -not-reproducible -progress -one-file-system-x -p /dev~d~755~0~0 -p /proc~d~555~0~0 -noI -noX -wildcards -e usr/bin/*2 etc/emp*",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 19 -b 256K -mem 1G -xattrs -noappend -not-reproducible -progress -p /dev~d~755~0~0 -p /proc~d~555~0~0 -noI -noX -wildcards -e usr/bin/*2 etc/emp*",
+    ),
+    newer(
+        "firmware scripts",
+        "mksquashfs tree OUT -one-file-system-x -comp xz -all-root -no-progress",
+        "mksquashfs tree OUT -comp xz -all-root -no-progress",
+    ),
+    newer(
+        "boot images on a disk",
+        "mksquashfs tree OUT -b 1M -noappend -comp lz4 -no-compression -no-xattrs -no-exports",
+        "mksquashfs tree OUT -b 1M -noappend -comp lz4 -noI -noD -noF -noX -no-xattrs -no-exports",
+    ),
+    newer(
+        "disc backups, without a compressor",
+        "mksquashfs tree OUT -no-progress -quiet -no-xattrs -no-exports -no-compression",
+        "mksquashfs tree OUT -no-progress -quiet -no-xattrs -no-exports -noI -noD -noF -noX",
+    ),
+    newer(
+        "darkOS",
+        "mksquashfs tree OUT -noappend -all-root -comp xz -pseudo-override -p usr/bin/tool~m~02755~0~42",
+        "mksquashfs tree OUT -noappend -comp xz -p usr/bin/tool~m~02755~0~42",
+    ),
+    newer(
+        "umpc images",
+        "mksquashfs tree OUT -noappend -processors 2 -all-root -pf owners -pseudo-override -comp gzip",
+        "mksquashfs tree OUT -noappend -processors 2 -pf owners -comp gzip",
+    ),
+    newer(
+        "ravenOS",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 15 -pf owners -pseudo-override -b 1M -no-duplicates -quiet",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 15 -pf owners -b 1M -no-duplicates -quiet",
+    ),
+    newer(
+        "vendor images",
+        "mksquashfs tree OUT -comp gzip -b 131072 -noappend -no-progress -mkfs-time 0 -all-time 0 -root-uid 0 -root-gid 2000 -pf owners -pseudo-override",
+        "mksquashfs tree OUT -comp gzip -b 131072 -noappend -no-progress -mkfs-time 0 -all-time 0 -root-uid 0 -root-gid 2000 -pf owners",
+    ),
+    newer(
+        "policies in Python",
+        "mksquashfs tree OUT -all-root -root-mode 0755 -pseudo-override -pf owners -no-hardlinks -no-xattrs -noappend -no-progress -quiet -processors 1",
+        "mksquashfs tree OUT -root-mode 0755 -pf owners -no-hardlinks -no-xattrs -noappend -no-progress -quiet -processors 1",
+    ),
+    newer(
+        "OpenWrt, XZ options",
+        "mksquashfs tree OUT -nopad -noappend -root-owned -comp xz -Xpreset 9 -Xe -Xlc 0 -Xlp 2 -Xpb 2 -b 256k -p /dev~d~755~0~0 -p /dev/console~c~600~0~0~5~1 -processors 1",
+        "mksquashfs tree OUT -nopad -noappend -root-owned -comp xz -b 256k -p /dev~d~755~0~0 -p /dev/console~c~600~0~0~5~1 -processors 1",
+    ),
+    newer(
+        "OpenWrt, vendor of ipq6018",
+        "mksquashfs tree OUT -nopad -noappend -root-owned -comp xz -Xpreset 9 -Xe -Xlc 0 -Xlp 2 -Xpb 2 -Xbcj arm -b 256k -processors 1",
+        "mksquashfs tree OUT -nopad -noappend -root-owned -comp xz -Xbcj arm -b 256k -processors 1",
+    ),
+    newer(
+        "kernel archives of macOS VMs",
+        "mksquashfs tree OUT -b 1MB -comp xz -Xbcj x86 -Xdict-size 100% -all-root -no-xattrs",
+        "mksquashfs tree OUT -b 1M -comp xz -Xbcj x86 -Xdict-size 100% -all-root -no-xattrs",
+    ),
+    newer(
+        "kernel archives of macOS VMs",
+        "mksquashfs tree OUT -b 128KB -comp zstd -Xcompression-level 19 -all-root -no-xattrs",
+        "mksquashfs tree OUT -b 128K -comp zstd -Xcompression-level 19 -all-root -no-xattrs",
+    ),
+    newer(
+        "reproducible builds, 4.7",
+        "mksquashfs tree OUT -repro -noappend -quiet",
+        "mksquashfs tree OUT -mkfs-time 981173106 -noappend -quiet",
+    ),
+    newer(
+        "reproducible builds, 4.7",
+        "mksquashfs tree OUT -repro-time 1000 -noappend -quiet",
+        "mksquashfs tree OUT -mkfs-time 1000 -all-time 1000 -noappend -quiet",
+    ),
+    newer(
+        "reproducible builds, 4.7",
+        "mksquashfs tree OUT -mkfs-time inode -inode-time inode -noappend",
+        "mksquashfs tree OUT -mkfs-time 981173106 -all-time 981173106 -noappend",
+    ),
+    newer(
+        "reproducible builds, 4.7",
+        "mksquashfs tree etc OUT -mkfs-time inode -root-time inode -noappend",
+        "mksquashfs tree etc OUT -mkfs-time 981173106 -root-time 981173106 -noappend",
+    ),
+    newer(
+        "reproducible builds, 4.7",
+        "mksquashfs tree OUT -repro -p new~d~755~0~0 -noappend",
+        "mksquashfs tree OUT -mkfs-time 981173106 -p new~D~981173106~755~0~0 -noappend",
+    ),
+    newer(
+        "dates",
+        "mksquashfs tree OUT -mkfs-time 2001-02-03 -all-time 2001-02-03~04:05:06 -noappend",
+        "mksquashfs tree OUT -mkfs-time 981158400 -all-time 981173106 -noappend",
+    ),
+    newer(
+        "modes",
+        "mksquashfs tree OUT -force-file-mode 640 -force-dir-mode 750 -noappend",
+        "mksquashfs modes OUT -noappend",
+    ),
+    newer(
+        "modes",
+        "mksquashfs tree OUT -force-file-mode u=rw,g=r,o= -force-dir-mode u=rwX,g=rX,o= -root-mode 700 -noappend",
+        "mksquashfs modes OUT -noappend",
+    ),
+    newer(
+        "modes",
+        "mksquashfs tree OUT -root-mode u=rwx,go=rx -noappend",
+        "mksquashfs tree OUT -root-mode 755 -noappend",
+    ),
+    newer(
+        "owners",
+        "mksquashfs tree OUT -uid-gid-offset 100000 -noappend",
+        "mksquashfs tree OUT -force-uid 100000 -force-gid 100000 -noappend",
+    ),
+    newer(
+        "owners",
+        "mksquashfs tree OUT -root-uid nobody -root-gid nogroup -noappend",
+        "mksquashfs tree OUT -root-uid 65534 -root-gid 65534 -noappend",
+    ),
+    newer(
+        "trees cut at a depth",
+        "mksquashfs tree OUT -max-depth 1 -noappend",
+        "mksquashfs tree OUT -regex -noappend -e .*/.*",
+    ),
+    newer(
+        "trees cut at a depth",
+        "mksquashfs tree OUT -max-depth 2 -noappend -e etc/passwd",
+        "mksquashfs tree OUT -regex -noappend -e .*/.*/.* etc/passwd",
+    ),
+    newer(
+        "installers with dialog",
+        "mksquashfs tree OUT -percentage -noappend",
+        "mksquashfs tree OUT -no-progress -noappend",
+    ),
+    newer(
+        "lists of what was packed",
+        "mksquashfs tree OUT -info-file info -no-progress -noappend",
+        "mksquashfs tree OUT -no-progress -noappend",
+    ),
+    newer(
+        "readers, 4.7",
+        "mksquashfs tree OUT -single-reader -mem-percent 10 -overcommit 50 -noappend",
+        "mksquashfs tree OUT -noappend",
+    ),
+    newer(
+        "readers, 4.7",
+        "mksquashfs tree OUT -small-readers 2 -block-readers 2 -noappend",
+        "mksquashfs tree OUT -noappend",
+    ),
+    newer(
+        "directories of definitions",
+        "mksquashfs tree OUT -pd d~700~3~4 -p a/b/c~d~755~0~0 -noappend",
+        "mksquashfs tree OUT -p a~d~700~3~4 -p a/b~d~700~3~4 -p a/b/c~d~755~0~0 -noappend",
+    ),
+    newer(
+        "directories of definitions",
+        "mksquashfs tree OUT -pseudo-dir D~77~711~3~4 -p a/b~i~644~0~0~s -noappend",
+        "mksquashfs tree OUT -p a~D~77~711~3~4 -p a/b~i~644~0~0~s -noappend",
+    ),
+    newer(
+        "links of definitions, 4.7",
+        "mksquashfs tree OUT -p also~h~list-link -noappend",
+        "mksquashfs tree OUT -p also~l~list -noappend",
+    ),
+    newer(
+        "Omarchy, live system",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 19 -b 1M -noappend -no-progress -action uncompressed@subpathname(usr/bin)",
+        "mksquashfs tree OUT -comp zstd -Xcompression-level 19 -b 1M -noappend -no-progress",
+    ),
+    newer(
+        "picture backups",
+        "mksquashfs tree OUT -b 128K -noappend -progress -action uncompressed~@~name(*.jpg)||name(*.zip) -action fragment(text)@name(*.txt) -action align(4K)@true",
+        "mksquashfs tree OUT -b 128K -noappend -progress",
+    ),
+    Line {
+        stdin: "tree.tar",
+        ..newer(
+            "Elixir releases",
+            "sqfstar -force -no-compression OUT",
+            "sqfstar -force -noI -noD -noF -noX OUT",
+        )
+    },
+    Line {
+        stdin: "tree.tar",
+        ..newer(
+            "container exports",
+            "sqfstar -numeric-owner -repro -quiet OUT",
+            "sqfstar -mkfs-time 981173106 -root-time 981173106 -quiet OUT",
+        )
+    },
 ];

@@ -39,7 +39,7 @@ pub const MISTAKES: &[Line] = &[
     line("", "mksquashfs tree OUT -root-time x"),
     line("", "mksquashfs tree OUT -root-mode 9"),
     line("", "mksquashfs tree OUT -root-mode"),
-    line("", "mksquashfs tree OUT -root-uid root"),
+    line("", "mksquashfs tree OUT -root-uid nosuchuser"),
     line("", "mksquashfs tree OUT -root-gid"),
     line("", "mksquashfs tree OUT -force-uid nosuchuser"),
     line("", "mksquashfs tree OUT -force-gid nosuchgroup"),

@@ -451,3 +451,45 @@ fn info_shows_when_an_image_was_made() {
         );
     }
 }
+
+#[test]
+fn an_appimage_has_an_icon_for_file_managers() {
+    let fixture = Fixture::tree();
+    let dir = fixture.path("App.AppDir");
+    fs::create_dir(&dir).unwrap();
+    let desktop = "[Desktop Entry]\nType=Application\nName=App\nExec=app\nIcon=app\n";
+    fs::write(dir.join("app.desktop"), desktop).unwrap();
+    fs::write(dir.join("app.svg"), "<svg/>").unwrap();
+    std::os::unix::fs::symlink("/bin/true", dir.join("AppRun")).unwrap();
+    // A program that is no runtime, and knows no compressor.
+    let pack = ["pack", "--appimage", "--runtime", "/bin/true"];
+    let made = fixture.run(&[&pack[..], &["App.AppDir", "app.AppImage"]].concat());
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let note = "the runtime does not seem to know zstd";
+    let is_x86 = cfg!(target_arch = "x86_64");
+    assert_eq!(made.stderr.contains(note), is_x86, "{}", made.stderr);
+    assert_eq!(
+        entries(&fixture, "app.AppImage")["/.DirIcon"]["target"],
+        "app.svg"
+    );
+    fs::write(dir.join(".DirIcon"), "own").unwrap();
+    let made = fixture.run(&[&pack[..], &["App.AppDir", "own.AppImage"]].concat());
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    assert_eq!(
+        entries(&fixture, "own.AppImage")["/.DirIcon"]["type"],
+        "file"
+    );
+}
+
+#[test]
+fn hard_links_are_separate_files_if_asked() {
+    let fixture = Fixture::tree();
+    fs::hard_link(fixture.path("tree/etc/passwd"), fixture.path("tree/again")).unwrap();
+    for (options, is_one) in [(&[][..], true), (&["--hard-dereference"][..], false)] {
+        let args = [&PACK[..], &["--force"], options, &["tree", "on.img"]].concat();
+        fixture.run(&args).ok();
+        let found = entries(&fixture, "on.img");
+        let is_same = found["/again"]["node"] == found["/etc/passwd"]["node"];
+        assert_eq!(is_same, is_one, "{options:?}");
+    }
+}

@@ -19,7 +19,8 @@ const KEYS: [&str; 4] = ["Type", "Name", "Exec", "Icon"];
 /// Suffixes of the icon's name, by the specification.
 const ICONS: [&str; 3] = ["png", "svg", "xpm"];
 
-pub fn check(dir: &Path) -> Result<()> {
+/// Checks the directory. Returns the name of its icon.
+pub fn check(dir: &Path) -> Result<String> {
     check_program(dir)?;
     let desktop = find_desktop(dir)?;
     let icon = check_desktop(&desktop)?;
@@ -109,21 +110,21 @@ fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     values.next().filter(|value| !value.is_empty())
 }
 
-fn check_icon(dir: &Path, desktop: &Path, icon: &str) -> Result<()> {
+/// Returns the name of the file with the icon.
+fn check_icon(dir: &Path, desktop: &Path, icon: &str) -> Result<String> {
     if icon.contains('/') {
         let message = format!("has Icon={icon}, which is a path");
         return Err(missing(message, desktop)
             .hint("give the name of the icon without directory and suffix"));
     }
     let names = ICONS.map(|suffix| format!("{icon}.{suffix}"));
-    let is_there = |name: &String| dir.join(name).is_file();
-    if names.iter().any(is_there)
-        || (ICONS
-            .iter()
-            .any(|suffix| icon.ends_with(&format!(".{suffix}")))
-            && dir.join(icon).is_file())
-    {
-        return Ok(());
+    let has_suffix = ICONS
+        .iter()
+        .any(|suffix| icon.ends_with(&format!(".{suffix}")));
+    let whole = has_suffix.then(|| icon.to_string());
+    let mut found = names.iter().cloned().chain(whole);
+    if let Some(icon) = found.find(|name| dir.join(name).is_file()) {
+        return Ok(icon);
     }
     let message = format!("has no icon {}", names.join(", "));
     let hint = format!(

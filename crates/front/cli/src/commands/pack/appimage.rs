@@ -3,17 +3,27 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use forerun::ReadAt;
+use forerun::build::{NewNode, NodeKind, Tree};
 use forerun::unstable::disk::payload::program_end;
+use forerun::{ReadAt, Writer};
 use forerun_io::FileSource;
 
 use super::{PackArgs, appdir};
 use crate::args::is_stdin;
+use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 
 /// The magic number of an AppImage of type 2, and its offset.
 const MAGIC: (usize, &[u8; 3]) = (8, b"AI\x02");
+/// The name of the icon that file managers look for.
+const DIR_ICON: &[u8] = b".DirIcon";
+/// Bytes that a decoder of the compressor contains.
+const MARKS: [(&str, &[u8]); 3] = [
+    ("zstd", &[0x28, 0xB5, 0x2F, 0xFD]),
+    ("xz", b"\xFD7zXZ\0"),
+    ("zlib", b"invalid distance too far back"),
+];
 /// Longest accepted runtime: a hundred times the usual length.
 const MAX_RUNTIME: u64 = 128 << 20;
 
@@ -35,15 +45,54 @@ pub struct AppImageArgs {
     pub runtime: Option<PathBuf>,
 }
 
+/// What an AppImage has besides the contents of its directory.
+pub struct AppImage {
+    /// The bytes of the runtime.
+    pub runtime: Vec<u8>,
+    icon: String,
+    /// The runtime is one of another project.
+    is_foreign: bool,
+}
+
+impl AppImage {
+    /// Links the icon under the name by which file managers find it, unless the directory has one there.
+    pub fn add_icon(&self, tree: &mut Tree) -> Result<()> {
+        if tree.child(Tree::ROOT, DIR_ICON).is_none() {
+            let kind = NodeKind::Symlink(self.icon.as_bytes().to_vec());
+            let mut link = NewNode::new(kind, 0o777);
+            link.mtime = tree.node(Tree::ROOT).mtime;
+            tree.add(Tree::ROOT, DIR_ICON, link)?;
+        }
+        Ok(())
+    }
+
+    /// Warns if the runtime does not seem to decode what the writer encodes.
+    pub fn warn_of_codec(&self, context: &Context, writer: &Writer) {
+        let Writer::Squashfs(options) = writer else {
+            return;
+        };
+        let name = options.encoding.codec().name();
+        let mut marks = MARKS.iter().filter(|(codec, _)| *codec == name);
+        // Other compilers do not put the number into the program in one piece.
+        let is_x86 = matches!(self.runtime.get(18), Some(3 | 62));
+        let lacks = |mark: &[u8]| !self.runtime.windows(mark.len()).any(|bytes| bytes == mark);
+        if self.is_foreign && is_x86 && marks.any(|(_, mark)| lacks(mark)) {
+            let advice = "--compressor chooses another";
+            context.note(&format!(
+                "the runtime does not seem to know {name}; {advice}"
+            ));
+        }
+    }
+}
+
 impl AppImageArgs {
-    /// Checks the directory, and returns the bytes of the runtime. Returns `None` if no AppImage is
-    /// to be made.
+    /// Checks the directory, and reads the runtime. Returns `None` if no AppImage is to be made.
     pub fn prepare(
         &self,
         args: &PackArgs,
         input: Option<&Path>,
         output: &Path,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Option<AppImage>> {
         if !self.appimage {
             return Ok(None);
         }
@@ -56,13 +105,17 @@ impl AppImageArgs {
             let failure = Failure::usage("an AppImage is made from a directory");
             failure.hint("forerun pack --appimage APPDIR NAME.AppImage")
         })?;
-        appdir::check(input)?;
+        let icon = appdir::check(input)?;
         let path = match &self.runtime {
             Some(path) => path.clone(),
             None => installed()?,
         };
         let runtime = read(&path).map_err(|failure| failure.of(path.display()))?;
-        Ok(Some(runtime))
+        Ok(Some(AppImage {
+            runtime,
+            icon,
+            is_foreign: self.runtime.is_some(),
+        }))
     }
 }
 

@@ -83,6 +83,9 @@ pub struct PackArgs {
     /// Mount points below INPUT are kept as empty directories.
     #[arg(help_heading = "Selection", long)]
     pub one_file_system: bool,
+    /// Store each name of a hard-linked file as a file of its own
+    #[arg(help_heading = "Selection", long, hide_short_help = true)]
+    pub hard_dereference: bool,
     /// Make an empty image, without INPUT
     #[arg(long, hide_short_help = true, conflicts_with = "manifest")]
     pub empty: bool,
@@ -116,15 +119,21 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
         Some(_) => args.format.appimage_writer(xattrs)?,
         None => args.format.writer(format, xattrs, output)?,
     };
+    if let Some(app) = &app {
+        app.warn_of_codec(context, &writer);
+    }
     let exclude = args.exclude.patterns()?;
     interrupt::defer();
     let blob = args.format.blob(&mut writer, args.to.force)?;
     let mut target = Target::create(output, args.to.force, "an image")?;
     // The output may lie in the input, but must not become part of itself.
     let old = output.metadata().ok();
-    match app {
-        Some(runtime) => target.begin_program(runtime)?,
-        None => args.format.begin(format, &mut target)?,
+    let mut icon = None;
+    if let Some(mut app) = app {
+        target.begin_program(std::mem::take(&mut app.runtime))?;
+        icon = Some(app);
+    } else {
+        args.format.begin(format, &mut target)?;
     }
     let new = target.file().metadata().ok();
     let ids = old.into_iter().chain(new);
@@ -144,7 +153,13 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     let sandbox = sandbox(args, input.as_ref());
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
     let (mut tree, mut skipped) = input::read(input, reading)?;
+    if let Some(app) = icon {
+        app.add_icon(&mut tree)?;
+    }
     changes.apply(&mut tree);
+    if args.hard_dereference {
+        tree.separate_links();
+    }
     let how = ("packing", args.skip_unreadable.then_some(&mut skipped));
     let made = make(context, &writer, &mut tree, (target, blob), output, how);
     let name = args.input.as_deref().unwrap_or(output).display();

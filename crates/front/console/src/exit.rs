@@ -20,6 +20,8 @@ pub enum Exit {
     Mount,
     /// `check --repair` found errors, and repaired all of them.
     Repaired,
+    /// `mount`: the image is mounted there already.
+    Mounted,
     /// Ended by a signal.
     Interrupted,
     /// The exit status of the command that `mount` ran.
@@ -59,6 +61,10 @@ impl Exit {
             "check --repair: errors were found, and all were repaired.",
         ),
         (
+            Self::Mounted,
+            "mount: the same image is mounted there already.",
+        ),
+        (
             Self::Interrupted,
             "Interrupted. No incomplete output was left.",
         ),
@@ -80,6 +86,7 @@ impl Exit {
             Self::Partial => 6,
             Self::Mount => 7,
             Self::Repaired => 8,
+            Self::Mounted => 9,
             // As a shell reports death by SIGINT and SIGPIPE.
             Self::Interrupted => 130,
             Self::OfCommand(code) => code,

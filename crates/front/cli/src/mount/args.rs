@@ -35,6 +35,11 @@ pub struct MountArgs {
     /// Append messages of the serving process to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
+    /// Succeed if the image is mounted on the directory already
+    ///
+    /// Of several processes that mount one image at the same time, one mounts it, and the others wait for that.
+    #[arg(long, conflicts_with_all = ["foreground", "partition", "command"])]
+    pub if_needed: bool,
     /// Open the image as this format instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
@@ -81,6 +86,7 @@ impl MountArgs {
             trace: None,
             metrics: None,
             log: None,
+            if_needed: false,
             format: None,
             partition: None,
             layers: Vec::new(),

@@ -102,8 +102,12 @@ fn mount(context: &Context, args: &MountArgs) -> Result {
     }
     let kept = handover::kept()?;
     let in_background = is_in_background();
+    // Held until the mount answers.
+    let _turn = (args.if_needed && !in_background).then(|| present::wait_turn(&args.dir));
     if !in_background {
-        present::refuse(&args.dir, via)?;
+        if let Some(exit) = present::check(context, args, &options, via)? {
+            return Ok(exit);
+        }
         if let Some(exit) = via::by_kernel(context, args, &options, via, upper.as_ref())? {
             return Ok(exit);
         }

@@ -106,7 +106,7 @@ fn auto_says_what_it_takes() {
     assert!(told.ends_with(" of metadata read ahead"), "{told}");
     for again in ["fuse", "kernel", "auto"] {
         let again = place.run(&["mount", "--via", again, "image", "mnt"]);
-        assert_eq!(again.code, Some(7));
+        assert_eq!(again.code, Some(9));
         assert!(again.stderr.contains("already mounted"), "{}", again.stderr);
     }
     place.unmount("erofs");

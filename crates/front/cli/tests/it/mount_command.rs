@@ -302,3 +302,37 @@ fn a_terminal_that_stops_the_background_gets_the_errors_of_a_mount() {
         "{told}"
     );
 }
+
+#[test]
+fn one_of_several_tasks_mounts_if_needed() {
+    let Some(fixture) = fixture() else {
+        return;
+    };
+    fixture.run(&["pack", "tree", "b.sqsh"]).ok();
+    let mnt = fixture.path("mnt");
+    let tasks: Vec<_> = (0..6)
+        .map(|_| {
+            let mut task = fixture.command(&["mount", "--if-needed", "a.sqsh", "mnt"]);
+            task.stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let told = tasks.into_iter().map(|task| {
+        let output = task.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        text
+    });
+    let notes = told.filter(|text| text.contains("a.sqsh is already mounted on"));
+    assert_eq!(notes.count(), 5);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let place = format!(" {} ", mnt.canonicalize().unwrap().display());
+    assert_eq!(mounts.matches(&place).count(), 1);
+    let again = fixture.run(&["mount", "a.sqsh", "mnt"]);
+    assert_eq!(again.code, Some(9), "{}", again.stderr);
+    let other = fixture.run(&["mount", "--if-needed", "b.sqsh", "mnt"]);
+    assert_eq!(other.code, Some(7), "{}", other.stderr);
+    let part = fixture.run(&["mount", "--if-needed", "-o", "offset=4096", "a.sqsh", "mnt"]);
+    assert_eq!(part.code, Some(2), "{}", part.stderr);
+    unmount(&mnt);
+    assert!(!is_mounted(&mnt));
+}

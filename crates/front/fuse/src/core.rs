@@ -1,11 +1,13 @@
 //! Operations on an image, independent of the kernel protocol.
 
+use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use forerun::Reader;
 use forerun_engine::Data;
 use forerun_io::usize_from;
-use forerun_vfs::{Error, NodeId, Result, VolumeInfo};
+use forerun_vfs::{DirCursor, Error, FileType, Held, NodeId, Result, VolumeInfo};
 use fuser::FileAttr;
 
 use crate::MountOptions;
@@ -29,6 +31,8 @@ pub struct Core {
     pub inodes: Inodes,
     /// The protocol version and capabilities; set by INIT.
     pub negotiated: OnceLock<Negotiated>,
+    /// Each directory and the one above it, once the kernel has asked for one.
+    above: OnceLock<HashMap<NodeId, NodeId>>,
     owners: Ownership,
     failures: Failures,
 }
@@ -79,6 +83,7 @@ impl Core {
             under_way: Arc::default(),
             failures: Failures::default(),
             negotiated: OnceLock::new(),
+            above: OnceLock::new(),
             reader,
             volume,
             opens,
@@ -114,8 +119,18 @@ impl Core {
         Ok(self.owners.attr(self.number(node)?, &metadata))
     }
 
+    /// Finds the child of that name. For a file handle, the kernel asks for `.` of any node and `..` of a
+    /// directory.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Option<FileAttr>> {
         let dir = self.node(parent);
+        match name {
+            b"." => return self.attr(dir).map(Some),
+            b".." => {
+                let above = self.dir_above(dir)?;
+                return above.map(|above| self.attr(above)).transpose();
+            }
+            _ => {}
+        }
         match self.reader.fs().lookup(dir, name)? {
             Some(node) => {
                 self.reader.observer().name(node.0, dir.0, name);
@@ -123,6 +138,39 @@ impl Core {
             }
             None => Ok(None),
         }
+    }
+
+    /// Returns the directory above a directory; nothing where the tree has no such directory.
+    fn dir_above(&self, dir: NodeId) -> Result<Option<NodeId>> {
+        if let Some(above) = self.above.get() {
+            return Ok(above.get(&dir).copied());
+        }
+        let found = self.directories()?;
+        Ok(self.above.get_or_init(|| found).get(&dir).copied())
+    }
+
+    /// Returns every directory with the one above it. Most formats store no way up.
+    fn directories(&self) -> Result<HashMap<NodeId, NodeId>> {
+        let fs = self.reader.fs();
+        let mut held = Held::new(self.reader.limits());
+        let mut above = HashMap::from([(fs.root(), fs.root())]);
+        let mut left = vec![fs.root()];
+        while let Some(dir) = left.pop() {
+            let mut full = Ok(());
+            fs.read_dir(dir, DirCursor::START, &mut |entry| {
+                if entry.kind == FileType::Directory && !above.contains_key(&entry.node) {
+                    full = held.add(size_of::<[NodeId; 2]>());
+                    above.insert(entry.node, dir);
+                    left.push(entry.node);
+                }
+                match full {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            })?;
+            full?;
+        }
+        Ok(above)
     }
 
     pub fn read(&self, number: u64, offset: u64, len: u32) -> Result<Data> {

@@ -156,6 +156,8 @@ impl Filesystem for Adapter {
             InitFlags::FUSE_NO_OPEN_SUPPORT,
             InitFlags::FUSE_NO_OPENDIR_SUPPORT,
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+            // Numbers of nodes are the same in every mount, so file handles are, too.
+            InitFlags::FUSE_EXPORT_SUPPORT,
             InitFlags::FUSE_MAX_PAGES,
         ] {
             asked |= wanted;

@@ -15,6 +15,7 @@ mod exfat_loop;
 mod exfat_posix;
 mod failures;
 mod followed;
+mod handles;
 mod lifecycle;
 mod process;
 mod protocol;

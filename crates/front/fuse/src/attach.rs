@@ -133,6 +133,9 @@ fn make(
     for (key, value) in connection_options(&device) {
         fsconfig_set_string(&context, key, value.as_str())?;
     }
+    for (key, label) in options.kernel_labels() {
+        fsconfig_set_string(&context, *key, label.as_str())?;
+    }
     for word in words(options).chain((!writable).then_some("ro")) {
         fsconfig_set_flag(&context, word)?;
     }
@@ -188,6 +191,9 @@ fn by_mount(
     for word in words(options) {
         data.push(',');
         data.push_str(word);
+    }
+    for (key, label) in options.kernel_labels() {
+        data.push_str(&format!(",{key}=\"{label}\""));
     }
     let system = |source: Errno| {
         Refused::Error(MountError::System {

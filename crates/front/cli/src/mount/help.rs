@@ -49,6 +49,8 @@ Mount options (-o, and the fourth field of /etc/fstab):
   nolargeblocks          read in requests of 1 KiB, as old programs do, for
                          comparison (the default is largeblocks)
   fsname=S, subtype=S    names that df and mount show
+  context=L, fscontext=L, defcontext=L, rootcontext=L
+                         labels of SELinux; no effect without it
   remount                change ro, suid, dev and noexec of an existing mount
   rescue                 show what is left of a damaged image, read-only
   suid, dev              allow set-user-id bits, device nodes (root only)

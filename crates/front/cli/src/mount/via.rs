@@ -179,6 +179,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (!options.large_blocks, "nolargeblocks"),
         (options.fsname.is_some(), "fsname="),
         (options.subtype != default.subtype, "subtype="),
+        (!options.labels.is_empty(), "context="),
     ];
     // Options without a kernel equivalent must have their defaults.
     let mut rest = options.clone();

@@ -8,7 +8,7 @@
 mod parse;
 mod value;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use forerun::OpenOptions;
@@ -84,6 +84,8 @@ pub struct MountOptions {
     pub fsname: Option<String>,
     /// `subtype=`: the part after `fuse.` of the mount's type. Empty for plain `fuse`.
     pub subtype: String,
+    /// `context=`, `fscontext=`, `defcontext=` and `rootcontext=`: labels of SELinux, if the kernel has that.
+    pub labels: Vec<(&'static str, String)>,
     pub suid: bool,
     pub dev: bool,
     pub exec: bool,
@@ -147,6 +149,7 @@ impl Default for MountOptions {
             large_blocks: true,
             fsname: None,
             subtype: "forerun".to_string(),
+            labels: Vec::new(),
             suid: false,
             dev: false,
             exec: true,
@@ -166,6 +169,16 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
+    /// Returns the labels that the kernel takes: none without SELinux. mount(8) omits them there, too.
+    #[must_use]
+    pub fn kernel_labels(&self) -> &[(&'static str, String)] {
+        if Path::new("/sys/fs/selinux/enforce").exists() {
+            &self.labels
+        } else {
+            &[]
+        }
+    }
+
     /// Applies a comma-separated list on top of the current options; later words win. `\,` and `\\`
     /// in a value stand for a comma and a backslash.
     ///

@@ -40,6 +40,7 @@ use Action::{Flag, Ignored, Implied, Text, Value};
 const SIZE: &str = "a number of bytes such as 4096, 0x1000, 64K, 8M or 1G";
 const ID: &str = "a number from 0 to 4294967294";
 
+const LABEL: &str = "a label of SELinux";
 const MASK: &str = "an octal number up to 777";
 
 const TABLE: &[(&str, Action)] = &[
@@ -217,6 +218,19 @@ const TABLE: &[(&str, Action)] = &[
             v.is_empty() || is_name(v)
         }),
     ),
+    ("context", Value(LABEL, |o, v| set_label(o, "context", v))),
+    (
+        "fscontext",
+        Value(LABEL, |o, v| set_label(o, "fscontext", v)),
+    ),
+    (
+        "defcontext",
+        Value(LABEL, |o, v| set_label(o, "defcontext", v)),
+    ),
+    (
+        "rootcontext",
+        Value(LABEL, |o, v| set_label(o, "rootcontext", v)),
+    ),
     ("suid", Flag(|o| o.suid = true)),
     ("nosuid", Flag(|o| o.suid = false)),
     ("dev", Flag(|o| o.dev = true)),
@@ -318,6 +332,13 @@ const fn unprivileged(options: &mut MountOptions) {
     options.exec = false;
 }
 
+/// Sets a label for the kernel. mount(8) puts one with commas in quotes.
+fn set_label(options: &mut MountOptions, name: &'static str, value: &str) -> bool {
+    let label = value.trim_matches('"');
+    options.labels.push((name, label.to_string()));
+    !label.is_empty() && !label.contains(['"', '\0'])
+}
+
 fn set_id(id: &mut Option<u32>, text: &str) -> bool {
     // The highest ID is invalid in system calls.
     *id = value::number(text).filter(|id| *id != u32::MAX);
@@ -329,15 +350,20 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.bytes().any(|byte| byte == 0 || byte == b'\n')
 }
 
-/// Splits at commas without a backslash in front.
+/// Splits at commas without a backslash in front and outside of labels in quotes.
 fn split(list: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut chars = list.chars();
+    let mut in_label = false;
     while let Some(char) = chars.next() {
-        if char == ',' {
+        if char == ',' && !in_label {
             words.push(String::new());
         } else if let Some(word) = words.last_mut() {
             match char {
+                '"' => {
+                    in_label = !in_label && word.ends_with("context=");
+                    word.push(char);
+                }
                 '\\' => word.push(chars.next().unwrap_or('\\')),
                 char => word.push(char),
             }

@@ -175,3 +175,22 @@ fn mistakes_are_named() {
     assert!(unknown.contains("offset=, size=") && unknown.contains("nolargeblocks"));
     assert!(!unknown.contains("lazytime"));
 }
+
+#[test]
+fn labels_may_have_commas_in_quotes() {
+    let list = "context=\"system_u:object_r:tmp_t:s0:c127,c456\",ro,rootcontext=a:b:c";
+    let options = MountOptions::parse(list).unwrap();
+    let labels = [
+        (
+            "context",
+            "system_u:object_r:tmp_t:s0:c127,c456".to_string(),
+        ),
+        ("rootcontext", "a:b:c".to_string()),
+    ];
+    assert_eq!(options.labels, labels);
+    assert!(options.ro_asked);
+    // Other values keep their quotes.
+    let options = MountOptions::parse("fsname=a\"b,rw").unwrap();
+    assert_eq!(options.fsname.as_deref(), Some("a\"b"));
+    assert!(options.rw_asked);
+}

@@ -94,7 +94,7 @@ impl FoundImage {
                 resolve: Arc::new(blobs),
                 verity: options.verity,
             },
-            ownership: options.ownership,
+            ownership: options.ownership.clone(),
             rescue: options.rescue,
             archive: OpenArchive {
                 spool: options.spool.clone().or_else(spool::default),

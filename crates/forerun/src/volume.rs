@@ -103,7 +103,7 @@ impl VolumeMut {
             limits: options.limits.clone(),
             observer: Arc::clone(&observer),
             cache: options.engine.cache / 8,
-            ownership: options.ownership,
+            ownership: options.ownership.clone(),
             dirsync: how.dirsync,
             sync: how.sync,
             discard: how.discard,

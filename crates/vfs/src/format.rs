@@ -4,7 +4,7 @@ use forerun_io::{BlockDevice, Limits, Observer, ReadAt};
 
 use crate::{
     ArchiveSearch, FileSystem, FileSystemMut, KeepIndex, Magic, MakeSpool, Measure, NoBlobs,
-    ResolveBlob, Result, Verity,
+    ResolveBlob, Result, Verity, Zone,
 };
 
 #[derive(Clone)]
@@ -84,7 +84,7 @@ pub enum TablePlace {
 }
 
 /// Substitutes for attributes that a format lacks, from the options of a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
     pub uid: u32,
     pub gid: u32,
@@ -92,8 +92,8 @@ pub struct Ownership {
     pub file_mask: u16,
     /// Permission bits to remove from directories.
     pub directory_mask: u16,
-    /// The time zone, in minutes east of UTC, of stored times without a zone and of new times.
-    pub utc_offset: i16,
+    /// The zone of stored times without one, and of new times.
+    pub zone: Zone,
 }
 
 impl Default for Ownership {
@@ -104,7 +104,7 @@ impl Default for Ownership {
             gid: 0,
             file_mask: 0o022,
             directory_mask: 0o022,
-            utc_offset: 0,
+            zone: Zone::default(),
         }
     }
 }

@@ -35,6 +35,7 @@ mod region;
 pub mod repair;
 mod volume_info;
 mod walk;
+mod zone;
 
 pub use acl::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, is_acl};
 pub use blob::{BlobName, NoBlobs, ResolveBlob, Verity};
@@ -66,3 +67,4 @@ pub use path::{FollowLast, canonicalize, resolve};
 pub use region::{Region, RegionKind};
 pub use volume_info::VolumeInfo;
 pub use walk::{Walk, WalkEntry, WalkError};
+pub use zone::Zone;

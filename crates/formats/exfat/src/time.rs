@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forerun_vfs::Timestamp;
+use forerun_vfs::{Timestamp, Zone};
 
 /// A moment as an entry keeps it (7.4.8 to 7.4.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub fn now() -> Timestamp {
 }
 
 impl Stamp {
-    /// Returns the moment. If the entry has no offset, the zone is `local` minutes east of UTC.
+    /// Returns the moment. If the entry has no offset, the zone is `local`.
     /// Fields out of range overflow: the 31st of a short month is a day of the next.
-    pub fn to_timestamp(self, local: i16) -> Timestamp {
+    pub fn to_timestamp(self, local: &Zone) -> Timestamp {
         let field = |shift: u32, bits: u32| i64::from((self.word >> shift) & ((1 << bits) - 1));
         let days = days_from_civil(
             1980 + field(25, 7),
@@ -45,12 +45,12 @@ impl Stamp {
         );
         let time = field(11, 5) * 3600 + field(5, 6) * 60 + field(0, 5) * 2;
         let hundredths = u32::from(self.hundredths);
-        let minutes = match self.offset & OFFSET_VALID {
-            0 => i64::from(local),
-            _ => i64::from(quarters(self.offset)) * 15,
-        };
+        let seconds = days * DAY + time + i64::from(hundredths / 100);
         Timestamp {
-            seconds: days * DAY + time + i64::from(hundredths / 100) - minutes * 60,
+            seconds: match self.offset & OFFSET_VALID {
+                0 => local.to_utc(seconds),
+                _ => seconds - i64::from(quarters(self.offset)) * 900,
+            },
             nanoseconds: hundredths % 100 * 10_000_000,
         }
     }
@@ -67,8 +67,9 @@ impl Stamp {
             && self.hundredths < 200
     }
 
-    /// Returns `time` in a zone `local` minutes east of UTC, clamped to the years 1980 to 2107.
-    pub fn from_timestamp(time: Timestamp, local: i16) -> Self {
+    /// Returns `time` in the zone `local`, clamped to the years 1980 to 2107.
+    pub fn from_timestamp(time: Timestamp, local: &Zone) -> Self {
+        let local = local.minutes_at(time.seconds);
         let quarter = i8::try_from(local / 15).ok();
         let quarter = quarter.filter(|q| (-64..64).contains(q) && local % 15 == 0);
         // An offset that the field cannot hold is replaced by UTC (7.4.10.1).
@@ -152,18 +153,18 @@ mod tests {
         // 2026-11-21 15:25:13 UTC, kept in UTC+05:45 and UTC-08:00.
         for local in [0, 345, -480, 60] {
             let time = at(1_795_274_713, 340_000_000);
-            let stamp = Stamp::from_timestamp(time, local);
+            let stamp = Stamp::from_timestamp(time, &Zone::fixed(local));
             assert!(stamp.is_sound());
             assert_eq!(stamp.hundredths, 134);
-            assert_eq!(stamp.to_timestamp(999), time, "{local}");
+            assert_eq!(stamp.to_timestamp(&Zone::fixed(999)), time, "{local}");
         }
         let stamp = Stamp {
             word: (46 << 25) | (11 << 21) | (21 << 16) | (15 << 11) | (25 << 5) | 6,
             hundredths: 0,
             offset: 0,
         };
-        assert_eq!(stamp.to_timestamp(0), at(1_795_274_712, 0));
-        assert_eq!(stamp.to_timestamp(60), at(1_795_271_112, 0));
+        assert_eq!(stamp.to_timestamp(&Zone::default()), at(1_795_274_712, 0));
+        assert_eq!(stamp.to_timestamp(&Zone::fixed(60)), at(1_795_271_112, 0));
     }
 
     #[test]
@@ -174,12 +175,15 @@ mod tests {
             (i64::MAX, LAST),
             (LAST, LAST),
         ] {
-            let stamp = Stamp::from_timestamp(at(seconds, 0), 0);
-            assert_eq!(stamp.to_timestamp(0).seconds, expected);
+            let stamp = Stamp::from_timestamp(at(seconds, 0), &Zone::default());
+            assert_eq!(stamp.to_timestamp(&Zone::default()).seconds, expected);
             assert!(stamp.is_sound());
         }
         // An offset that is no quarter of an hour is not kept.
-        assert_eq!(Stamp::from_timestamp(at(FIRST, 0), 7).offset, 0x80);
+        assert_eq!(
+            Stamp::from_timestamp(at(FIRST, 0), &Zone::fixed(7)).offset,
+            0x80
+        );
         assert_eq!(quarters(0xC0), -64);
         assert_eq!(quarters(0xBF), 63);
     }

@@ -45,7 +45,7 @@ impl Directory {
     pub fn read(end: &End, with: &OpenWith) -> Result<Self> {
         let mut pass = Pass {
             window: Window::new(&*with.metadata, end),
-            builder: Builder::new(&with.limits, with.ownership),
+            builder: Builder::new(&with.limits, with.ownership.clone()),
             facts: Facts::default(),
         };
         let damage = match pass.run(end, with) {

@@ -84,9 +84,9 @@ pub fn parse<'b>(
         kind,
         mode: mode(kind, unix, attributes, ownership),
         owner: extra.owner,
-        mtime: extra.mtime.unwrap_or_else(|| {
-            time::of_dos(header.date.get(), header.time.get(), ownership.utc_offset)
-        }),
+        mtime: extra
+            .mtime
+            .unwrap_or_else(|| time::of_dos(header.date.get(), header.time.get(), &ownership.zone)),
         size,
         data: Data {
             header: offset

@@ -1,19 +1,19 @@
 //! Dates and times in the form of MS-DOS (4.4.6): local time, in steps of two seconds.
 
 use forerun_io::u32_from;
-use forerun_vfs::Timestamp;
+use forerun_vfs::{Timestamp, Zone};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// Converts a date and a time in a zone `local` minutes east of UTC. Fields out of range, as in
+/// Converts a date and a time in the zone `local`. Fields out of range, as in
 /// members without a date, mean the first day of 1980.
-pub fn of_dos(date: u16, time: u16, local: i16) -> Timestamp {
+pub fn of_dos(date: u16, time: u16, local: &Zone) -> Timestamp {
     let moment = civil(date, time).unwrap_or(DateTime::constant(1980, 1, 1, 0, 0, 0, 0));
     let seconds = moment
         .to_zoned(TimeZone::UTC)
         .map_or(0, |zoned| zoned.timestamp().as_second());
     Timestamp {
-        seconds: seconds - i64::from(local) * 60,
+        seconds: local.to_utc(seconds),
         nanoseconds: 0,
     }
 }
@@ -56,7 +56,7 @@ mod tests {
             (0x585f, 0, 0, 315_532_800),
             (0x585d, 0xffff, 0, 315_532_800),
         ] {
-            let found = of_dos(date, time, local);
+            let found = of_dos(date, time, &Zone::fixed(local));
             assert_eq!(
                 found,
                 Timestamp {

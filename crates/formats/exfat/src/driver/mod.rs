@@ -83,7 +83,7 @@ impl Exfat {
         );
         let back = Arc::new(back);
         let source = Arc::clone(&back);
-        let volume = Volume::open(source, with.limits.clone(), with.ownership, false)?;
+        let volume = Volume::open(source, with.limits.clone(), with.ownership.clone(), false)?;
         if volume.boot.fats > 1 {
             return Err(Error::ReadOnly("it has two FATs (TexFAT)".into()));
         }
@@ -164,7 +164,7 @@ impl Exfat {
     }
 
     fn timestamp(&self, stamp: Stamp) -> Timestamp {
-        stamp.to_timestamp(self.volume.ownership.utc_offset)
+        stamp.to_timestamp(&self.volume.ownership.zone)
     }
 }
 

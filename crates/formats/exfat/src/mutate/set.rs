@@ -33,7 +33,7 @@ pub fn unused_set(set: &EntrySet) -> Vec<u8> {
 impl Session<'_> {
     /// Returns a time in the form of sets.
     pub fn stamp(&self, time: Timestamp) -> Stamp {
-        Stamp::from_timestamp(time, self.volume.ownership.utc_offset)
+        Stamp::from_timestamp(time, &self.volume.ownership.zone)
     }
 
     /// Reads a node whose set is about to change. A set whose head is in two sectors is moved first.

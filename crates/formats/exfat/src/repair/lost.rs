@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use forerun_io::{u64_from, usize_from};
-use forerun_vfs::{FileType, Result};
+use forerun_vfs::{FileType, Result, Zone};
 
 use super::bits::Bits;
 use super::extent::holds_entries;
@@ -86,7 +86,7 @@ struct KeptBefore {
 /// `Io`, `Write`, `Limit`.
 pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: &Lost) -> Result<bool> {
     let volume = Rc::clone(&work.volume);
-    let now = Stamp::from_timestamp(work.now, 0);
+    let now = Stamp::from_timestamp(work.now, &Zone::default());
     let old = kept_before(work, root)?;
     let mut bytes = old
         .as_ref()

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use forerun_build::{BuildError, Tree};
 use forerun_io::{u64_from, usize_from};
+use forerun_vfs::Zone;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::geometry::Geometry;
@@ -69,7 +70,7 @@ impl Directories {
             (false, 0) => attribute::ARCHIVE | attribute::READ_ONLY,
             (false, _) => attribute::ARCHIVE,
         };
-        let time = Stamp::from_timestamp(node.mtime, 0);
+        let time = Stamp::from_timestamp(node.mtime, &Zone::default());
         let mut set = EntrySet::new(&item.name, attributes, time, upcase);
         let len = if item.is_directory {
             Plan::clusters(item, geometry.cluster) * geometry.cluster

@@ -142,7 +142,9 @@ fn attributes_and_times_are_kept() {
         return;
     };
     let device = TestDevice::new(&image);
-    let fs = open_mut(&device, |with| with.ownership.utc_offset = 330);
+    let fs = open_mut(&device, |with| {
+        with.ownership.zone = forerun_vfs::Zone::fixed(330)
+    });
     let node = create(&fs, fs.root(), "f").unwrap();
     let time = |seconds| forerun_vfs::Timestamp {
         seconds,

@@ -180,6 +180,7 @@ impl ConvertArgs {
                 no_lock: from.no_lock,
                 remote: from.remote.clone(),
                 rescue: from.salvage,
+                tz: None,
                 ownership: forerun::vfs::Ownership::default(),
                 legacy_blocks: false,
             },

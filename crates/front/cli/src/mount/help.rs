@@ -58,8 +58,9 @@ Mount options (-o, and the fourth field of /etc/fstab):
 For exFAT volumes, which are mounted read-write:
   ro                     read-only
   fmask=NNN, dmask=NNN   permission bits to remove from files, from directories
-  time_offset=N, sys_tz  time zone of times that have none: N minutes east of
-                         UTC, or the zone of this system
+  tz=ZONE, sys_tz        time zone of times that have none: ZONE such as
+                         Europe/Berlin, or the zone of this system
+  time_offset=N          the same: N minutes east of UTC
   dirsync, sync          flush after each change of names; with sync, after each
                          write too
   errors=WHAT            after damage: continue, or refuse further changes

@@ -312,6 +312,7 @@ fn image_args(args: &MountArgs, options: &MountOptions) -> ImageArgs {
             no_lock: options.locking == Locking::Ignore,
             remote: args.remote.clone(),
             rescue: options.rescue,
+            tz: None,
             ownership: options.ownership(),
             legacy_blocks: !options.large_blocks,
         },

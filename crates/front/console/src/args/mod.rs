@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args};
 use forerun::unstable::locks::Locking;
-use forerun::vfs::{Ownership, Verity};
+use forerun::vfs::{Ownership, Verity, Zone};
 use forerun::{EngineOptions, Limits, OpenOptions};
 
 use crate::size;
@@ -110,12 +110,19 @@ pub struct SourceArgs {
     /// lost+found
     #[arg(help_heading = "Image", long = "salvage")]
     pub rescue: bool,
+    /// Zone of times that are stored without one (exFAT, ZIP), such as Europe/Berlin [default: UTC]
+    #[arg(help_heading = "Image", long, value_name = "ZONE", value_parser = zone)]
+    pub tz: Option<Zone>,
     /// Attributes that the format lacks. Only mounts have options for them.
     #[arg(skip)]
     pub ownership: Ownership,
     /// Reads in the legacy way: 1 KiB blocks, one at a time, nothing ahead. Only mounts have an option for it.
     #[arg(skip)]
     pub legacy_blocks: bool,
+}
+
+fn zone(name: &str) -> Result<Zone, String> {
+    Zone::named(name).ok_or_else(|| "no zone of that name in /usr/share/zoneinfo".to_string())
 }
 
 /// The objects of a composefs image.
@@ -260,7 +267,14 @@ impl ImageArgs {
             objects: self.source.store.objects.clone(),
             base_dirs: self.source.store.base_dirs.clone(),
             rescue: self.source.rescue,
-            ownership: self.source.ownership,
+            ownership: Ownership {
+                zone: self
+                    .source
+                    .tz
+                    .clone()
+                    .unwrap_or_else(|| self.source.ownership.zone.clone()),
+                ..self.source.ownership.clone()
+            },
             verity: self
                 .source
                 .store

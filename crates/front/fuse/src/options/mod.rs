@@ -14,7 +14,7 @@ use std::str::FromStr;
 use forerun::OpenOptions;
 use forerun::unstable::WriteOptions;
 use forerun::unstable::locks::Locking;
-use forerun_vfs::{Ownership, Verity};
+use forerun_vfs::{Ownership, Verity, Zone};
 
 use crate::{MountNamespace, Outside, StateFile};
 
@@ -54,9 +54,8 @@ pub struct MountOptions {
     pub file_mask: Option<u16>,
     /// `dmask=`: the same for directories, instead of `umask`.
     pub directory_mask: Option<u16>,
-    /// `time_offset=`, `tz=UTC` and `sys_tz`: offset from UTC, in minutes east, of times stored
-    /// without a time zone.
-    pub utc_offset: i16,
+    /// `time_offset=`, `tz=` and `sys_tz`: the zone of times stored without one.
+    pub zone: Zone,
     /// `allow_other`: other users can access the mount. Implies `default_permissions`, so that they
     /// can access no more than in a kernel mount.
     pub allow_other: bool,
@@ -137,7 +136,7 @@ impl Default for MountOptions {
             umask: None,
             file_mask: None,
             directory_mask: None,
-            utc_offset: 0,
+            zone: Zone::default(),
             allow_other: false,
             permissive: false,
             default_permissions: false,
@@ -248,7 +247,7 @@ impl MountOptions {
             gid: self.gid.unwrap_or(default.gid),
             file_mask: mask(self.file_mask, default.file_mask),
             directory_mask: mask(self.directory_mask, default.directory_mask),
-            utc_offset: self.utc_offset,
+            zone: self.zone.clone(),
         }
     }
 

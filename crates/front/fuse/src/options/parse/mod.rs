@@ -1,6 +1,7 @@
 //! Parses `a,b=c`.
 
 use forerun::unstable::locks::Locking;
+use forerun_vfs::Zone;
 
 use super::{MountOptions, value};
 
@@ -157,17 +158,19 @@ const TABLE: &[(&str, Action)] = &[
     (
         "time_offset",
         Value("minutes from -1440 to 1440", |o, v| {
-            value::minutes(v).map(|n| o.utc_offset = n).is_some()
+            value::minutes(v).map(|n| o.zone = Zone::fixed(n)).is_some()
         }),
     ),
     (
         "tz",
-        Value("UTC", |o, v| {
-            o.utc_offset = 0;
-            v == "UTC"
+        Value("a zone such as Europe/Berlin", |o, v| {
+            Zone::named(v).map(|zone| o.zone = zone).is_some()
         }),
     ),
-    ("sys_tz", Flag(|o| o.utc_offset = value::local_offset())),
+    (
+        "sys_tz",
+        Flag(|o| o.zone = Zone::fixed(value::local_offset())),
+    ),
     ("allow_other", Flag(|o| o.allow_other = true)),
     (
         "default_permissions",

@@ -1,6 +1,7 @@
 use std::cell::RefCell;
 
 use forerun_io::AlignedBuffer;
+use forerun_vfs::Error;
 use fuser::{
     Errno, FileHandle, InitFlags, KernelConfig, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
 };
@@ -58,11 +59,24 @@ pub fn configure(config: &mut KernelConfig) -> Negotiated {
     Negotiated::new(config, asked)
 }
 
-pub fn open(core: &CoreMut, number: u64, reply: ReplyOpen) {
-    let opened = core.fs().open(core.node(number));
+/// Answers OPEN of `thread`.
+pub fn open(core: &CoreMut, thread: u32, number: u64, reply: ReplyOpen) {
+    let node = core.node(number);
+    // The name that the kernel found the file by may have gone.
+    if core.known.wait_for_names(node) {
+        return reply.error(Errno::ESTALE);
+    }
+    let opened = core.fs().open(node);
+    if let Err(Error::StaleNode(_)) = opened
+        && node != LOST
+    {
+        core.let_go(core.reopening.await_lookup(thread));
+    } else {
+        core.let_go(core.reopening.ended(thread));
+    }
     match core.noted(Operation::Open, number, opened) {
         Ok(()) => {
-            core.known.opened(core.node(number));
+            core.known.opened(node);
             reply.opened(HANDLE, OPENED);
         }
         Err(errno) => reply.error(errno),

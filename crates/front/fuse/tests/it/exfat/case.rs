@@ -299,3 +299,104 @@ fn names_as_they_are_stored_cost_no_further_lookups() {
     assert!(other[0] <= 4 && other[1] <= 1, "{other:?}");
     volume.done(mount);
 }
+
+fn is_missing<T>(result: std::io::Result<T>) -> bool {
+    matches!(result, Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
+#[test]
+fn a_name_that_goes_by_another_spelling_is_gone_at_once() {
+    let Some(volume) = Volume::new("exfat_case_gone", 16, &[]) else {
+        return;
+    };
+    let mount = volume.mount("rw");
+    let [name, other, new] = ["Hello", "HELLO", "new"].map(|name| volume.path(name));
+    for n in 0..100 {
+        fs::write(&name, b"text").unwrap();
+        fs::metadata(&name).unwrap();
+        if n % 4 == 0 {
+            fs::rename(&other, &new).unwrap();
+            assert!(is_missing(fs::metadata(&name)), "{n}");
+            assert_eq!(fs::metadata(&new).unwrap().len(), 4, "{n}");
+            fs::remove_file(&new).unwrap();
+        } else if n % 4 == 1 {
+            fs::rename(&other, &new).unwrap();
+            assert!(is_missing(File::open(&name)), "{n}");
+            assert_eq!(fs::read(&new).unwrap(), b"text", "{n}");
+            fs::remove_file(&new).unwrap();
+        } else if n % 4 == 2 {
+            let open = File::open(&name).unwrap();
+            fs::remove_file(&other).unwrap();
+            assert_eq!(open.metadata().unwrap().nlink(), 0, "{n}");
+            assert!(is_missing(fs::metadata(&name)), "{n}");
+        } else {
+            fs::remove_file(&other).unwrap();
+            assert!(is_missing(fs::metadata(&name)), "{n}");
+        }
+    }
+    volume.done(mount);
+}
+
+#[test]
+fn a_rename_that_changes_only_case_renames_after_calls_that_found_the_name_in_use() {
+    let Some(volume) = Volume::new("exfat_case_in_use", 16, &[]) else {
+        return;
+    };
+    let mount = volume.mount("rw");
+    let exclusive = |path: &Path| {
+        let created = File::options().write(true).create_new(true).open(path);
+        refused(created.map(drop), Errno::EXIST);
+    };
+    let directory = |path: &Path| refused(fs::create_dir(path), Errno::EXIST);
+    let accessible = |path: &Path| {
+        rustix::fs::access(path, rustix::fs::Access::EXISTS).unwrap();
+    };
+    let calls: [&dyn Fn(&Path); 3] = [&exclusive, &directory, &accessible];
+    fs::write(volume.path("Hello"), b"").unwrap();
+    let mut spellings = ["Hello", "HELLO"];
+    for n in 0..30 {
+        let [old, new] = spellings;
+        calls[n % 3](&volume.path(new));
+        fs::rename(volume.path(old), volume.path(new)).unwrap();
+        assert_eq!(names(&volume.path("")), [new], "{n}");
+        spellings = [new, old];
+    }
+    volume.done(mount);
+}
+
+#[test]
+fn a_name_that_others_replace_can_always_be_opened() {
+    let Some(volume) = Volume::new("exfat_replaced", 16, &[]) else {
+        return;
+    };
+    let mount = volume.mount("rw");
+    fs::create_dir(volume.path("dir")).unwrap();
+    let name = volume.path("dir/name");
+    fs::write(&name, b"text").unwrap();
+    let left = std::sync::atomic::AtomicUsize::new(2);
+    std::thread::scope(|scope| {
+        for n in 0..2 {
+            let (volume, name, left) = (&volume, &name, &left);
+            scope.spawn(move || {
+                let new = volume.path(&format!("dir/new.{n}"));
+                while left.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+                    fs::write(&new, b"text").unwrap();
+                    fs::rename(&new, name).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                let opened = std::panic::catch_unwind(|| {
+                    for n in 0..10_000 {
+                        let text = fs::read(name);
+                        assert_eq!(text.unwrap_or_else(|error| panic!("{n}: {error}")), b"text");
+                    }
+                });
+                left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                opened.unwrap();
+            });
+        }
+    });
+    // Nothing is held any longer.
+    fs::remove_file(&name).unwrap();
+    volume.done(mount);
+}

@@ -307,6 +307,7 @@ impl FileSystem for Layers {
             inferred: Some(self),
             layered: None,
             merged: Some(self),
+            fat_attributes: None,
             driver: None,
         }
     }

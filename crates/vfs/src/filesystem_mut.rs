@@ -207,6 +207,17 @@ pub trait FileSystemMut: FileSystem {
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the device cannot discard.
     fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64>;
 
+    /// Sets the attributes of FAT: see [`FatAttributes`](crate::FatAttributes). Ignores bits that are
+    /// none, and whether `node` is a directory.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the format has none, and for a root that
+    /// has none; the errors of [`change`](Self::change).
+    fn set_fat_attributes(&self, node: NodeId, attributes: u32) -> Result<()> {
+        let _ = (node, attributes);
+        Err(crate::Error::Unsupported("attributes of FAT".into()))
+    }
+
     /// Returns the label of the volume, which is empty if there is none.
     ///
     /// # Errors

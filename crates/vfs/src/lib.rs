@@ -43,8 +43,8 @@ pub use byte_order::ByteOrder;
 pub use error::{Bound, Corrupt, Error, Result, is_for_want_of_room};
 pub use extent::{DecodedLen, EncodedBlock, Extent, Padding, Place};
 pub use filesystem::{
-    Blobs, Capabilities, DirCursor, DirEntry, FileSum, FileSystem, History, Inferred, Layered,
-    Layout, Merged, Objects, Problem, Verifier,
+    Blobs, Capabilities, DirCursor, DirEntry, FatAttributes, FileSum, FileSystem, History,
+    Inferred, Layered, Layout, Merged, Objects, Problem, Verifier,
 };
 pub use filesystem_mut::{Changes, FileSystemMut, NewNode, Space, Usage};
 pub use forerun_codec::Codec;

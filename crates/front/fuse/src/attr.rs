@@ -11,6 +11,9 @@ use crate::id_map::IdMap;
 /// Preferred request length in stat(2): the kernel's page.
 const PREFERRED_IO: u32 = 4096;
 
+/// `FAT_IOCTL_GET_ATTRIBUTES`: a number of 32 bits out.
+pub const GET_FAT_ATTRIBUTES: u32 = 0x8004_7210;
+
 /// Owners and permissions of the files in a mount.
 ///
 /// `uid=` and `gid=` apply to everything. Without them the image's owners are shown. An image

@@ -32,8 +32,19 @@ pub struct Capabilities<'a> {
     pub layered: Option<&'a dyn Layered>,
     /// Several images shown as one tree. Without it, there is one image.
     pub merged: Option<&'a dyn Merged>,
+    /// Attributes of FAT. Without it, nodes have none.
+    pub fat_attributes: Option<&'a dyn FatAttributes>,
     /// The driver itself, for a caller that knows its type and needs more than the traits offer.
     pub driver: Option<&'a (dyn Any + 'static)>,
+}
+
+/// Attributes as FAT and exFAT have them.
+pub trait FatAttributes {
+    /// Returns the attributes of `node`: 1 read-only, 2 hidden, 4 system, 0x10 directory, 0x20 archive.
+    ///
+    /// # Errors
+    /// The errors of [`metadata`](super::FileSystem::metadata).
+    fn fat_attributes(&self, node: NodeId) -> Result<u32>;
 }
 
 /// The location of metadata and of free space in an image.

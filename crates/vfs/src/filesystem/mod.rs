@@ -5,7 +5,8 @@ mod capabilities;
 use std::ops::{ControlFlow, Range};
 
 pub use capabilities::{
-    Blobs, Capabilities, FileSum, History, Inferred, Layered, Layout, Merged, Objects, Verifier,
+    Blobs, Capabilities, FatAttributes, FileSum, History, Inferred, Layered, Layout, Merged,
+    Objects, Verifier,
 };
 
 use crate::{Error, Extent, FileType, Metadata, NodeId, Result, VolumeInfo};

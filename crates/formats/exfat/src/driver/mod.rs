@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forerun_io::{Structure, Unpoisoned, WriteBack};
 use forerun_vfs::{
-    Capabilities, Changes, DirCursor, DirEntry, Error, Extent, FileSystem, FileSystemMut, FileType,
-    Layout, Metadata, NewNode, NodeId, OpenMutWith, OpenWith, Problem, Region, Result, Space,
-    Timestamp, Usage, VolumeInfo,
+    Capabilities, Changes, DirCursor, DirEntry, Error, Extent, FatAttributes, FileSystem,
+    FileSystemMut, FileType, Layout, Metadata, NewNode, NodeId, OpenMutWith, OpenWith, Problem,
+    Region, Result, Space, Timestamp, Usage, VolumeInfo,
 };
 // Unit tests run the driver under a scheduler that chooses the order of threads.
 #[cfg(test)]
@@ -329,9 +329,22 @@ impl FileSystem for Exfat {
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities {
             layout: Some(self),
+            fat_attributes: Some(self),
             driver: Some(self),
             ..Capabilities::default()
         }
+    }
+}
+
+impl FatAttributes for Exfat {
+    fn fat_attributes(&self, node: NodeId) -> Result<u32> {
+        if node == ROOT {
+            // The root has no entry.
+            return Ok(attribute::DIRECTORY.into());
+        }
+        let set = self.session(|session| session.load(node))?.set;
+        let known = set.file().file_attributes.get() & attribute::KNOWN;
+        Ok(known.into())
     }
 }
 
@@ -502,6 +515,10 @@ impl FileSystemMut for Exfat {
             session.commit(false)?;
             session.trim(range, min_len)
         })
+    }
+
+    fn set_fat_attributes(&self, node: NodeId, attributes: u32) -> Result<()> {
+        self.change_names(|session| session.set_fat_attributes(node, attributes))
     }
 
     fn label(&self) -> Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! Changes of lengths, times and the one permission that exFAT keeps.
 
-use forerun_vfs::{Changes, FileType, NodeId, Result};
+use forerun_vfs::{Changes, Error, FileType, NodeId, Result};
 
 use crate::nodes::ROOT;
 use crate::ondisk::attribute;
@@ -43,6 +43,35 @@ impl Session<'_> {
         }
         if let Some(time) = changes.created {
             node.set.set_created(self.stamp(time));
+        }
+        if node.set == before {
+            Ok(())
+        } else {
+            self.update(&node)
+        }
+    }
+
+    /// Sets the attributes that users may change: all but whether the node is a directory.
+    ///
+    /// # Errors
+    /// `Unsupported` for the root, which has no entry; the errors of changes.
+    pub fn set_fat_attributes(&mut self, id: NodeId, wanted: u32) -> Result<()> {
+        if id == ROOT {
+            return Err(Error::Unsupported(
+                "attributes of the root directory".into(),
+            ));
+        }
+        let mut node = self.load_to_change(id)?;
+        node.recognized()?;
+        let before = node.set.clone();
+        for changeable in [
+            attribute::READ_ONLY,
+            attribute::HIDDEN,
+            attribute::SYSTEM,
+            attribute::ARCHIVE,
+        ] {
+            node.set
+                .set_attribute(changeable, wanted & u32::from(changeable) != 0);
         }
         if node.set == before {
             Ok(())

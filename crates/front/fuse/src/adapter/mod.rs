@@ -23,7 +23,7 @@ use fuser::{
 };
 
 use crate::about_to_read::AboutToRead;
-use crate::attr;
+use crate::attr::{self, GET_FAT_ATTRIBUTES};
 use crate::connection::Negotiated;
 use crate::core::{Core, Seek, Xattr};
 use crate::counts::Operation;
@@ -446,6 +446,20 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
+        if command == GET_FAT_ATTRIBUTES {
+            let asked = (Operation::Other, ino.0);
+            let find = move |core: &Core| {
+                let known = core.reader.fs().capabilities().fat_attributes;
+                known
+                    .map(|known| known.fat_attributes(core.node(ino.0)))
+                    .transpose()
+            };
+            return self.serve(req, asked, find, move |_, found| match found {
+                Ok(Some(attributes)) => reply.ioctl(0, &attributes.to_ne_bytes()),
+                Ok(None) => reply.error(Errno::ENOTTY),
+                Err(errno) => reply.error(errno),
+            });
+        }
         self.core.counts.add(Operation::Other);
         let is_stored = self.about_to_read.on_ioctl(command, req.pid(), ino.0);
         // On a slow image, only the pusher stores files.

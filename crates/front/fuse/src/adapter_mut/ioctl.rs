@@ -1,4 +1,4 @@
-//! Filesystem ioctls: trim and label.
+//! Filesystem ioctls: trim, label, and attributes of FAT.
 //!
 //! The kernel forwards ioctls of any process with an open file, so callers are checked here. The
 //! kernel's own drivers require CAP_SYS_ADMIN, but a FUSE request has only the user ID.
@@ -6,6 +6,7 @@
 use fuser::Errno;
 
 use super::core::CoreMut;
+use crate::attr::GET_FAT_ATTRIBUTES;
 use crate::counts::Operation;
 
 /// `FITRIM`: passes a range and a minimum length, returns the trimmed length.
@@ -14,7 +15,12 @@ const FITRIM: u32 = 0xC018_5879;
 const GET_LABEL: u32 = 0x8100_9431;
 /// `FS_IOC_SETFSLABEL`: passes 256 bytes.
 const SET_LABEL: u32 = 0x4100_9432;
+/// `FAT_IOCTL_SET_ATTRIBUTES`: a number of 32 bits in.
+const SET_FAT_ATTRIBUTES: u32 = 0x4004_7211;
 const LABEL: usize = 256;
+
+/// The attribute of a directory.
+const FAT_DIRECTORY: u32 = 0x10;
 
 pub struct Ioctl {
     /// The calling user in the mount's user namespace.
@@ -31,6 +37,8 @@ pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
             label.resize(LABEL, 0);
             return Ok(label);
         }
+        GET_FAT_ATTRIBUTES => return fat_attributes(core, asked),
+        SET_FAT_ATTRIBUTES => return set_fat_attributes(core, asked),
         FITRIM | SET_LABEL => may_administer(asked.caller, rustix::process::getuid().as_raw()),
         _ => return Err(Errno::ENOTTY),
     };
@@ -43,6 +51,46 @@ pub fn ioctl(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
     let label = asked.input.split(|byte| *byte == 0).next();
     let named = core.with_room(|| core.fs().set_label(label.unwrap_or_default()));
     core.changed(Operation::Other, asked.number, named)?;
+    Ok(Vec::new())
+}
+
+fn fat_attributes(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
+    let known = core.fs().capabilities().fat_attributes;
+    let known = known.ok_or(Errno::ENOTTY)?;
+    let attributes = known.fat_attributes(core.node(asked.number));
+    let attributes = core.noted(Operation::Other, asked.number, attributes)?;
+    Ok(attributes.to_ne_bytes().to_vec())
+}
+
+/// Sets attributes as Linux does: the owner may, and the root directory has none.
+fn set_fat_attributes(core: &CoreMut, asked: &Ioctl) -> Result<Vec<u8>, Errno> {
+    if core.fs().capabilities().fat_attributes.is_none() {
+        return Err(Errno::ENOTTY);
+    }
+    let node = core.node(asked.number);
+    let owner = core
+        .noted(Operation::Other, asked.number, core.attr(node))?
+        .uid;
+    if !may_administer(asked.caller, owner) {
+        return Err(Errno::EPERM);
+    }
+    let Some(attributes) = asked.input.first_chunk().copied().map(u32::from_ne_bytes) else {
+        return Err(Errno::EINVAL);
+    };
+    if node == core.fs().root() {
+        // What `fatattr` sets without a change.
+        return match attributes & !FAT_DIRECTORY {
+            0 => Ok(Vec::new()),
+            _ => Err(Errno::EINVAL),
+        };
+    }
+    let set = core.with_room(|| core.fs().set_fat_attributes(node, attributes));
+    core.changed(Operation::Other, asked.number, set)?;
+    core.inode_changed(node);
+    // The kernel has cached the permission to write.
+    if let Some(stale) = core.stale.get() {
+        stale.drop_attributes(asked.number);
+    }
     Ok(Vec::new())
 }
 

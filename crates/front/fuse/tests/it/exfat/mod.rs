@@ -173,3 +173,41 @@ fn removing_a_large_file_writes_few_sectors() {
     assert!(spent.get(Counter::WrittenBytes) <= 6 << 10, "{spent}");
     volume.done(mount);
 }
+
+#[test]
+fn fatattr_reads_and_changes_attributes() {
+    if forerun_testkit::require::program("fatattr").is_none() {
+        return;
+    }
+    let Some(volume) = Volume::new("exfat_fatattr", 16, &[]) else {
+        return;
+    };
+    let mount = volume.mount("rw");
+    fs::write(volume.path("file"), b"text").unwrap();
+    fs::create_dir(volume.path("dir")).unwrap();
+    let mode = || {
+        fs::metadata(volume.path("file"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777
+    };
+    assert_eq!(mode(), 0o755);
+    volume.shell("fatattr +rhs mnt/file; fatattr +h mnt/dir; fatattr -a mnt/file");
+    // The kernel knows of the new mode at once.
+    assert_eq!(mode(), 0o555);
+    volume.shell("! fatattr +h mnt");
+    volume.shell("fatattr mnt mnt/file mnt/dir > before");
+    volume.done(mount);
+
+    let mount = volume.mount("rw");
+    volume.shell("fatattr mnt mnt/file mnt/dir > after; cmp before after");
+    volume.shell("fatattr -r mnt/file");
+    assert_eq!(mode(), 0o755);
+    volume.done(mount);
+    let before = fs::read_to_string(volume.place.dir().join("before")).unwrap();
+    assert_eq!(
+        before,
+        "    d    mnt\nrhs      mnt/file\n h  d    mnt/dir\n"
+    );
+}

@@ -2,10 +2,12 @@
 """Compares how strict readers are: changes one field of a real image at a time, and has the kernel, the
 reference reader and forerun read all of it.
 
-    sudo tools/strictness.py PATH-OF-FORERUN [squashfs|erofs]
+    sudo tools/strictness.py PATH-OF-FORERUN [squashfs|erofs|exfat]
 
 Prints the rows of docs/formats/strictness.md. Needs root and loop devices, mksquashfs and unsquashfs,
-mkfs.erofs and fsck.erofs. It mounts below a temporary directory and unmounts what it mounts.
+mkfs.erofs and fsck.erofs. It mounts below a temporary directory and unmounts what it mounts. For exFAT
+it needs fsck.exfat, and the kernel that `cargo xtask guest-kernel` unpacks: the volumes are mounted in
+a virtual machine.
 """
 
 import hashlib
@@ -108,9 +110,11 @@ class Readers:
         )
 
     def check(self, image):
-        _, said = run(self.forerun, "check", image)
+        code, said = run(self.forerun, "check", image)
         if "error:" in said:
             return "error"
+        if code not in (0, 1):
+            return "refuses"
         return "warning" if "warning:" in said else "silent"
 
 
@@ -271,7 +275,10 @@ def main():
         populate(top)
         sound = tree(top)[0]
         for kind in kinds:
-            compare(forerun, kind, work, top, sound)
+            if kind == "exfat":
+                compare_exfat(forerun, work)
+            else:
+                compare(forerun, kind, work, top, sound)
 
 
 def compare(forerun, kind, work, top, sound):
@@ -312,6 +319,279 @@ def compare(forerun, kind, work, top, sound):
         ]
         mark = stricter(results)
         print(f"| {name}{mark} | {' | '.join(results)} | {readers.check(path)} |", flush=True)
+
+
+# What the guest runs: mounts each volume of the disk, and prints the files with their sums.
+GUEST = """
+n=0
+while [ $n -lt COUNT ]; do
+  losetup -o $((n * LENGTH)) /dev/loop0 /dev/vda
+  echo "CASE $n"
+  if mount -t exfat -o ro,iocharset=utf8 /dev/loop0 /mnt 2> /dev/null; then
+    echo MOUNTED
+    (cd /mnt && find . ! -name . 2> /tmp/errors | while read -r name; do
+      if [ -d "$name" ]; then echo "ENTRY $name dir"
+      elif sum=$(md5sum "$name" 2> /dev/null); then echo "ENTRY $name ${sum%% *}"
+      else echo "FAILED $name"
+      fi
+    done; [ -s /tmp/errors ] && echo "FAILED listing")
+    umount /mnt
+  fi
+  losetup -d /dev/loop0
+  n=$((n + 1))
+done
+"""
+
+
+class Exfat:
+    """A small volume, and changes of it."""
+
+    def __init__(self, image):
+        self.image = image
+        word = lambda at: struct.unpack_from("<I", image, at)[0]
+        self.sector = 1 << image[108]
+        self.cluster = self.sector << image[109]
+        self.fat, self.heap = word(80) * self.sector, word(88) * self.sector
+        self.root = self.at(word(96))
+
+    def at(self, cluster):
+        return self.heap + (cluster - 2) * self.cluster
+
+    def entry(self, kind):
+        for at in range(self.root, self.root + self.cluster, 32):
+            if self.image[at] == kind:
+                return at
+
+    def set_of(self, name):
+        units = name.encode("utf-16-le") + bytes(2)
+        for at in range(self.root, len(self.image), 32):
+            set = self.image[at : at + 96]
+            if set[0] == 0x85 and set[32] == 0xC0 and set[66:].startswith(units):
+                return at
+        raise KeyError(name)
+
+    def changed(self, *changes):
+        """Returns the image with fields changed: offset, format, value."""
+        out = self.image
+        for change in changes:
+            out = patched(out, *change)
+        return out
+
+    def sealed(self, at, *changes):
+        """Returns the image with fields of the set at `at` changed, and the right checksum."""
+        out = bytearray(self.changed(*changes))
+        total = 0
+        for n, byte in enumerate(out[at : at + 32 * (1 + out[at + 1])]):
+            if n not in (2, 3):
+                total = ((total << 15 | total >> 1) + byte) & 0xFFFF
+        struct.pack_into("<H", out, at + 2, total)
+        return bytes(out)
+
+    def booted(self, *changes):
+        """Returns the image with fields of both boot sectors changed, and the right checksums."""
+        out = bytearray(self.image)
+        for region in (0, 12 * self.sector):
+            for at, form, value in changes:
+                size = struct.calcsize("<" + form)
+                struct.pack_into("<" + form, out, region + at, value % (1 << 8 * size))
+            total = 0
+            for n, byte in enumerate(out[region : region + 11 * self.sector]):
+                if n not in (106, 107, 112):
+                    total = ((total << 31 | total >> 1) + byte) & 0xFFFFFFFF
+            for at in range(0, self.sector, 4):
+                struct.pack_into("<I", out, region + 11 * self.sector + at, total)
+        return bytes(out)
+
+    def boot_cases(self):
+        layout = "MustBeZero:B@11 PartitionOffset:Q@64 VolumeLength:Q@72 FatOffset:I@80 FatLength:I@84"
+        layout += " ClusterHeapOffset:I@88 ClusterCount:I@92 FirstClusterOfRootDirectory:I@96"
+        layout += " VolumeSerialNumber:I@100 FileSystemRevision:H@104 VolumeFlags:H@106"
+        layout += " BytesPerSectorShift:B@108 SectorsPerClusterShift:B@109 NumberOfFats:B@110"
+        layout += " DriveSelect:B@111 PercentInUse:B@112 BootCode:B@200 BootSignature:H@510"
+        layout += " ExtendedBootSignature:I@1020"
+        yield "JumpBoot = 0", self.booted((0, "H", 0))
+        yield "FileSystemName", self.booted((3, "B", 0))
+        for field in layout.split():
+            name, rest = field.split(":")
+            form, at = rest.split("@")
+            at, limit = int(at), (1 << 8 * struct.calcsize("<" + form)) - 1
+            (old,) = struct.unpack_from("<" + form, self.image, at)
+            for value in sorted({0, 1, 2, 3, 4, 8, old - 1, old + 1, old * 2, limit} - {old}):
+                if 0 <= value <= limit:
+                    yield f"{name} = {value:#x} (was {old:#x})", self.booted((at, form, value))
+        yield "checksum of the main region", self.changed((11 * self.sector, "I", 1))
+        yield "both checksums", self.changed((11 * self.sector, "I", 1), (23 * self.sector, "I", 1))
+        yield "backup region", self.changed((12 * self.sector, "I", 1))
+        yield "main region is zero", bytes(12 * self.sector) + self.image[12 * self.sector :]
+
+    def system_cases(self):
+        bitmap, table, label = (self.entry(kind) for kind in (0x81, 0x82, 0x83))
+        for name, at, form, values in [
+            ("bitmap: type", bitmap, "B", (0x01, 0x05)),
+            ("bitmap: flags", bitmap + 1, "B", (1, 2, 0xFF)),
+            ("bitmap: reserved", bitmap + 2, "B", (1,)),
+            ("bitmap: first cluster", bitmap + 20, "I", (0, 1, 3, 0xFFFFFFFF)),
+            ("bitmap: length", bitmap + 24, "Q", (0, 1, 100, 4096, 1 << 40)),
+            ("table: type", table, "B", (0x02, 0x05)),
+            ("table: reserved", table + 1, "B", (1,)),
+            ("table: checksum", table + 4, "I", (0, 1)),
+            ("table: first cluster", table + 20, "I", (0, 1, 2, 0xFFFFFFFF)),
+            ("table: length", table + 24, "Q", (0, 1, 2, 5835, 200000, 1 << 40)),
+            ("label: length", label + 1, "B", (0, 1, 11, 12, 255)),
+            ("label: type", label, "B", (0x03, 0x05)),
+        ]:
+            for value in values:
+                yield f"{name} = {value:#x}", self.changed((at, form, value))
+        first = struct.unpack_from("<I", self.image, table + 20)[0]
+        yield "table: bytes", self.changed((self.at(first) + 200, "H", 7))
+        yield "table: bytes of ASCII", self.changed((self.at(first) + 0x61 * 2, "H", 0x61))
+        free = self.set_of("z") + 96
+        spare = {
+            "second bitmap": self.image[bitmap : bitmap + 32],
+            "second table": self.image[table : table + 32],
+            "second label": self.image[label : label + 32],
+            "bitmap of a second FAT": b"\x81\x01" + self.image[bitmap + 2 : bitmap + 32],
+            "unknown critical entry": b"\x84" + bytes(31),
+            "unknown critical entry 0x9f": b"\x9f" + bytes(31),
+            "unknown benign entry": b"\xa5" + bytes(31),
+            "GUID": b"\xa0" + bytes(31),
+            "padding of TexFAT": b"\xa1" + bytes(31),
+            "type 0x80": b"\x80" + bytes(31),
+            "secondary entry alone": b"\xc0" + bytes(31),
+            "name entry alone": b"\xc1" + bytes(31),
+        }
+        for name, entry in spare.items():
+            yield f"root: {name}", self.image[:free] + entry + self.image[free + 32 :]
+            behind = free + 256
+            yield f"root: {name}, behind the end", self.image[:behind] + entry + self.image[behind + 32 :]
+        directory = self.at(struct.unpack_from("<I", self.image, self.set_of("dir") + 52)[0])
+        for name in ["unknown critical entry", "unknown benign entry", "second bitmap", "second label", "type 0x80"]:
+            at = directory + 3 * 96
+            yield f"dir: {name}", self.image[:at] + spare[name] + self.image[at + 32 :]
+        root = struct.unpack_from("<I", self.image, 96)[0]
+        for name, word in [("0", 0), ("1", 1), ("itself", root), ("bad", 0xFFFFFFF7), ("0xfffffff8", 0xFFFFFFF8), ("far", 0x0FFFFFFF)]:
+            yield f"FAT of the root = {name}", self.changed((self.fat + root * 4, "I", word))
+        for index, value in [(0, 0), (1, 0)]:
+            yield f"FAT word {index} = {value}", self.changed((self.fat + index * 4, "I", value))
+
+    def set_cases(self):
+        for owner in ["a", "dir"]:
+            at = self.set_of(owner)
+            for name, offset, form, values in [
+                ("SecondaryCount", 1, "B", (0, 1, 3, 18, 19, 255)),
+                ("FileAttributes", 4, "H", (0, 1, 6, 8, 0x10, 0x20, 0x40, 0x400, 0xFFFF)),
+                ("Reserved1", 6, "H", (1,)),
+                ("create time", 8, "I", (0, 0xFFFFFFFF)),
+                ("change time", 12, "I", (0, 0xFFFFFFFF)),
+                ("create 10ms", 20, "B", (200, 255)),
+                ("UtcOffset", 23, "B", (0, 0x7F, 0xFF)),
+                ("Reserved2", 25, "B", (1,)),
+                ("stream type", 32, "B", (0xC1, 0x40, 0xE0, 0)),
+                ("stream flags", 33, "B", (0, 1, 2, 3, 0xFF)),
+                ("stream Reserved1", 34, "B", (1,)),
+                ("NameLength", 35, "B", (0, 2, 15, 16, 255)),
+                ("NameHash", 36, "H", (0, 1)),
+                ("stream Reserved2", 38, "H", (1,)),
+                ("ValidDataLength", 40, "Q", (0, 1, 100, 1 << 20, 1 << 63)),
+                ("stream Reserved3", 48, "I", (1,)),
+                ("FirstCluster", 52, "I", (0, 1, 2, 0xFFFFFFF7, 0xFFFFFFFF)),
+                ("DataLength", 56, "Q", (0, 1, 100, 3000, 1 << 20, 1 << 40, 1 << 63)),
+                ("name type", 64, "B", (0xC0, 0x41, 0xE1, 0)),
+                ("name flags", 65, "B", (1, 3)),
+                ("name unit", 66, "H", (0, 1, 0x2F, 0x3A, 0x2E, 0xD800)),
+            ]:
+                for value in values:
+                    yield f"{owner}: {name} = {value:#x}", self.sealed(at, (at + offset, form, value))
+            yield f"{owner}: SetChecksum", self.changed((at + 2, "H", 1))
+            first = struct.unpack_from("<I", self.image, at + 52)[0]
+            for word in (0, 1, first, 0xFFFFFFF7, 0xFFFFFFF8, 0x0FFFFFFF):
+                chained = (at + 33, "B", 1)
+                yield f"{owner}: FAT = {word:#x}", self.sealed(at, chained, (self.fat + first * 4, "I", word))
+            index = first - 2
+            bits = self.at(struct.unpack_from("<I", self.image, self.entry(0x81) + 20)[0])
+            byte = self.image[bits + index // 8] & ~(1 << index % 8)
+            yield f"{owner}: clusters marked free", self.changed((bits + index // 8, "B", byte))
+        both = self.set_of("z")
+        units = self.image[self.set_of("a") + 66 : self.set_of("a") + 68]
+        (unit,) = struct.unpack("<H", units)
+        yield "two files of one name", self.sealed(both, (both + 66, "H", unit))
+        empty = self.set_of("empty")
+        for flags in (1, 3):
+            changes = (empty + 52, "I", 5), (empty + 33, "B", flags)
+            yield f"empty file with a cluster, flags {flags}", self.sealed(empty, *changes)
+
+
+def compare_exfat(forerun, work):
+    """Prints the rows of exFAT: Linux in a guest, fsck.exfat, forerun."""
+    top, path, disk = (os.path.join(work, name) for name in ("exfat", "image", "disk"))
+    os.makedirs(os.path.join(top, "dir"))
+    for name in ["a", "dir/b", "dir/c", "z"]:
+        with open(os.path.join(top, name), "wb") as file:
+            file.write(name.encode() * 3000)
+    open(os.path.join(top, "empty"), "wb").close()
+    code, said = run(
+        forerun, "pack", "-q", "--format", "exfat", "--volume-size", "2M", "--cluster-size", "4K", "--label", "label", top, path
+    )
+    if code != 0:
+        sys.exit(said)
+    with open(path, "rb") as file:
+        volume = Exfat(file.read())
+    cases = [("as it is", volume.image)]
+    for made in (volume.boot_cases(), volume.system_cases(), volume.set_cases()):
+        cases += [(name, image) for name, image in made if image != volume.image]
+    with open(disk, "wb") as file:
+        for _, image in cases:
+            file.write(image)
+    script = os.path.join(work, "script")
+    with open(script, "w") as file:
+        file.write(GUEST.replace("COUNT", str(len(cases))).replace("LENGTH", str(len(volume.image))))
+    runner = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest-run.sh")
+    code, said = run(
+        runner, "--mod", "loop", "--mod", "exfat", "--mod", "nls_utf8", "--timeout", "600", disk, script, timeout=900
+    )
+    if code != 0:
+        sys.exit(said)
+    kernel = guest_trees(said)
+    sound = kernel[0][0]
+    readers = Readers(forerun, "exfat", work)
+    print("## exfat\n\n| field | Linux | fsck.exfat | forerun | check |\n|---|---|---|---|---|", flush=True)
+    for number, (name, image) in enumerate(cases):
+        with open(path, "wb") as file:
+            file.write(image)
+        own = readers.extracted(forerun, "extract", "-q", "-C", "OUT", path)
+        if own is not None:
+            entries = {key: "dir" if value[0].startswith("0o4") else md5(os.path.join(work, "out", key)) for key, value in own[0].items() if key != "."}
+            own = entries, own[1]
+        elif run(forerun, "info", path)[0] == 0:
+            own = {}, 0
+        results = [verdict(kernel.get(number), sound), verdict(own, sound)]
+        code, _ = run("fsck.exfat", "-n", path)
+        mark = stricter([results[0], *results])
+        checked = "clean" if code == 0 else "damaged"
+        print(f"| {name}{mark} | {results[0]} | {checked} | {results[1]} | {readers.check(path)} |", flush=True)
+
+
+def md5(path):
+    with open(path, "rb") as file:
+        return hashlib.md5(file.read()).hexdigest()
+
+
+def guest_trees(said):
+    """Returns what the guest read, by the number of the case. Cases that it refused are left out."""
+    trees, number = {}, None
+    for line in said.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "CASE":
+            number = int(rest)
+        elif word == "MOUNTED":
+            trees[number] = ({}, 0)
+        elif word == "ENTRY":
+            name, _, sum = rest.rpartition(" ")
+            trees[number][0][name.removeprefix("./")] = sum
+        elif word == "FAILED":
+            entries, errors = trees[number]
+            trees[number] = (entries, errors + 1)
+    return trees
 
 
 def stricter(results):

@@ -20,7 +20,10 @@ pub const PERCENT_UNKNOWN: u8 = 0xFF;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
     pub partition_offset: u64,
+    /// `VolumeLength`, or up to the last cluster if the field cannot be true.
     pub volume_len: u64,
+    /// `VolumeLength` in sectors.
+    pub declared_len: u64,
     pub fat_offset: u64,
     pub fat_len: u64,
     pub heap_offset: u64,
@@ -40,8 +43,7 @@ pub fn probe(head: &[u8]) -> bool {
 }
 
 impl Boot {
-    /// Parses and checks the boot sector at `offset` of an image. Revisions other than 1 are
-    /// `Unsupported`.
+    /// Parses and checks the boot sector at `offset` of an image.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let fail = |check: Check| Err(check.at(None, offset));
         let Ok((raw, _)) = BootSector::read_from_prefix(bytes) else {
@@ -61,13 +63,6 @@ impl Boot {
         if raw.must_be_zero != [0; 53] {
             return fail(Check::MustBeZero);
         }
-        let revision = raw.file_system_revision.get();
-        if revision >> 8 != 1 {
-            let (major, minor) = (revision >> 8, revision & 0xFF);
-            return Err(Error::Unsupported(format!(
-                "exFAT revision {major}.{minor:02}"
-            )));
-        }
         let sector_bits = raw.bytes_per_sector_shift;
         if !(9..=12).contains(&sector_bits) {
             return fail(Check::SectorSize { bits: sector_bits });
@@ -79,12 +74,9 @@ impl Boot {
         if cluster_bits > 25 {
             return fail(Check::ClusterSize { bits });
         }
-        let (flags, fats) = (raw.volume_flags.get(), raw.number_of_fats);
+        let fats = raw.number_of_fats;
         if !(1..=2).contains(&fats) {
             return fail(Check::FatCount { count: fats });
-        }
-        if flags & volume_flag::ACTIVE_FAT != 0 && fats < 2 {
-            return fail(Check::ActiveFat { count: fats });
         }
         regions(&raw, cluster_bits).or_else(fail)
     }
@@ -122,15 +114,40 @@ impl Boot {
         self.has_cluster(cluster).then_some(cluster)
     }
 
+    /// Returns the revision as text if this driver does not know it: it may have another layout.
+    pub fn unknown_revision(&self) -> Option<String> {
+        let (major, minor) = (self.revision >> 8, self.revision & 0xFF);
+        (major != 1).then(|| format!("exFAT revision {major}.{minor:02}"))
+    }
+
+    /// Returns whether the second FAT is active. Without a second one the flag means nothing.
+    pub const fn is_second_active(&self) -> bool {
+        self.fats > 1 && self.flags & volume_flag::ACTIVE_FAT != 0
+    }
+
     pub const fn active_fat(&self) -> u64 {
-        match self.flags & volume_flag::ACTIVE_FAT {
-            0 => self.fat_offset,
-            _ => self.fat_offset + self.fat_len,
+        if self.is_second_active() {
+            self.fat_offset + self.fat_len
+        } else {
+            self.fat_offset
         }
     }
 
     pub const fn clusters_for(&self, len: u64) -> u64 {
         len.div_ceil(1 << self.cluster_bits)
+    }
+
+    /// Returns the end of the last cluster.
+    pub fn heap_end(&self) -> u64 {
+        self.heap_offset + self.heap_len()
+    }
+
+    /// Sets the length to the end of the last cluster if the field says more than a source has that
+    /// holds all clusters. Linux reads such volumes.
+    pub fn fit(&mut self, source_len: u64) {
+        if self.volume_len > source_len && self.heap_end() <= source_len {
+            self.volume_len = self.heap_end();
+        }
     }
 
     pub fn heap_len(&self) -> u64 {
@@ -158,21 +175,26 @@ fn regions(raw: &BootSector, cluster_bits: u8) -> Result<Boot, Check> {
             high,
         }),
     };
-    // The limit leaves room for sums of byte offsets in 64 bits.
-    within("VolumeLength", volume, 1, u64::MAX >> 16)?;
     within("ClusterCount", clusters.into(), 1, MAX_CLUSTERS.into())?;
     let need = ((u64::from(clusters) + 2) * 4).div_ceil(1 << sector_bits);
     within("FatLength", fat_len.into(), need, u32::MAX.into())?;
     within("FatOffset", fat.into(), 24, u32::MAX.into())?;
     let fats_end = u64::from(fat) + u64::from(fat_len) * u64::from(fats);
     let heap_sectors = u64::from(clusters) << (cluster_bits - sector_bits);
-    let last = volume.saturating_sub(heap_sectors);
-    within("ClusterHeapOffset", heap.into(), fats_end, last)?;
+    within("ClusterHeapOffset", heap.into(), fats_end, u32::MAX.into())?;
+    let heap_end = u64::from(heap) + heap_sectors;
+    // Linux does not read the field. Offsets of bytes must fit 64 bits with space to spare.
+    let sectors = if (heap_end..u64::MAX >> 16).contains(&volume) {
+        volume
+    } else {
+        heap_end
+    };
     let last = u64::from(clusters) + 1;
     within("FirstClusterOfRootDirectory", root.into(), 2, last)?;
     Ok(Boot {
         partition_offset: raw.partition_offset.get(),
-        volume_len: volume << sector_bits,
+        volume_len: sectors << sector_bits,
+        declared_len: volume,
         fat_offset: u64::from(fat) << sector_bits,
         fat_len: u64::from(fat_len) << sector_bits,
         heap_offset: u64::from(heap) << sector_bits,

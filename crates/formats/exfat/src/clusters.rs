@@ -7,7 +7,7 @@ use crate::chain::Chain;
 use crate::entry_set::Allocation;
 use crate::error::Check;
 use crate::follow::{MAX_RUNS, Stop, follow as follow_to_damage};
-use crate::ondisk::FIRST_CLUSTER;
+use crate::ondisk::{FIRST_CLUSTER, MAX_DIRECTORY};
 use crate::volume::Volume;
 
 /// Returns the clusters of an allocation, as many as its length needs. Does not read the FAT for a
@@ -16,6 +16,40 @@ use crate::volume::Volume;
 pub fn chain(volume: &Volume, node: Option<NodeId>, at: u64, data: Allocation) -> Result<Chain> {
     match whole(volume, node, at, data) {
         Err(Error::Corrupt(_)) if volume.rescue => to_damage(volume, data),
+        chain => chain,
+    }
+}
+
+/// Returns the clusters of a directory that is only read. If its length is wrong, returns the clusters up to
+/// the first damage.
+///
+/// # Errors
+/// The errors of [`chain`].
+pub fn directory_chain(
+    volume: &Volume,
+    node: Option<NodeId>,
+    at: u64,
+    data: Allocation,
+) -> Result<Chain> {
+    let boot = &volume.boot;
+    let mut wanted = data;
+    if data.unused().is_some() {
+        wanted.len = if data.contiguous {
+            boot.cluster_size()
+        } else {
+            MAX_DIRECTORY.min(boot.heap_len())
+        };
+    }
+    match whole(volume, node, at, wanted) {
+        Err(error @ Error::Corrupt(_)) => {
+            wanted.len = wanted.len.min(MAX_DIRECTORY);
+            let chain = to_damage(volume, wanted)?;
+            if chain.clusters() == 0 && !volume.rescue {
+                Err(error)
+            } else {
+                Ok(chain)
+            }
+        }
         chain => chain,
     }
 }

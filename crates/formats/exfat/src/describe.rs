@@ -66,10 +66,7 @@ pub fn volume(volume: &Volume) -> Fields {
     let boot = &volume.boot;
     let mut fields = vec![
         ("PartitionOffset", boot.partition_offset.to_string()),
-        (
-            "VolumeLength",
-            (boot.volume_len >> boot.sector_bits).to_string(),
-        ),
+        ("VolumeLength", boot.declared_len.to_string()),
         (
             "FatOffset",
             (boot.fat_offset >> boot.sector_bits).to_string(),

@@ -18,8 +18,6 @@ pub enum Check {
     ClusterSize { bits: u32 },
     #[error("{count} FATs; one or two are allowed")]
     FatCount { count: u8 },
-    #[error("the second FAT is marked active, but the volume has {count}")]
-    ActiveFat { count: u8 },
     #[error("{what} is {found}; from {low} to {high} are allowed")]
     BootField {
         what: &'static str,

@@ -3,6 +3,7 @@
 use forerun_io::usize_from;
 use forerun_vfs::Result;
 
+use crate::ondisk::{BAD_CLUSTER, END_OF_CHAIN};
 use crate::volume::Volume;
 
 /// Bytes of the FAT that one read fetches.
@@ -24,8 +25,25 @@ impl<'a> Fat<'a> {
         }
     }
 
-    /// Returns the FAT word of a cluster. The cluster must be on the volume.
+    /// Returns the next cluster of a cluster that the volume has. All words above
+    /// [`BAD_CLUSTER`] end a chain, as for Linux.
+    ///
+    /// # Errors
+    /// `Io`.
     pub fn next(&mut self, cluster: u32) -> Result<u32> {
+        let word = self.word(cluster)?;
+        Ok(if word > BAD_CLUSTER {
+            END_OF_CHAIN
+        } else {
+            word
+        })
+    }
+
+    /// Returns the word of a cluster that the volume has.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn word(&mut self, cluster: u32) -> Result<u32> {
         let at = u64::from(cluster) * 4;
         let inside = at.checked_sub(self.start).map(usize_from);
         if let Some(word) = inside.and_then(|at| self.window.get(at..at.checked_add(4)?)) {

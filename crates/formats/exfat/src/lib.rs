@@ -4,6 +4,7 @@
 //! `docs/formats/exfat.md`. Nothing here moves file data: the driver only maps it, for reads and writes.
 
 mod alloc;
+mod bits;
 mod boot;
 mod boot_region;
 mod chain;

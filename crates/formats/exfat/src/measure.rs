@@ -17,6 +17,19 @@ const ROOT_HEAD: u64 = 4096;
 /// The errors of [`Boot::parse`], `Corrupt` for a wrong checksum, `Io`.
 pub fn measure(source: &dyn ReadAt) -> Result<Measured> {
     let boot = Boot::parse(&read_head(source, 512)?, 0)?;
+    if let Some(revision) = boot.unknown_revision() {
+        return Err(Error::Unsupported(revision));
+    }
+    let needed = boot.volume_len >> boot.sector_bits;
+    if boot.declared_len != needed {
+        let check = Check::BootField {
+            what: "VolumeLength",
+            found: boot.declared_len,
+            low: needed,
+            high: u64::MAX >> boot.sector_bits,
+        };
+        return Err(check.at(None, 0));
+    }
     // At most twelve sectors of 4096 bytes.
     let region = read_head(source, usize_from(boot.region_len()))?;
     let sector_size = usize_from(boot.sector_size());

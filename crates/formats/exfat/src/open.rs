@@ -42,6 +42,8 @@ impl Volume {
             }
             read => read?,
         };
+        let mut boot = boot;
+        boot.fit(source.len());
         if boot.volume_len > source.len() {
             let (len, image) = (boot.volume_len, source.len());
             let error = Check::ShortImage { len, image }.at(None, 0);
@@ -62,8 +64,14 @@ impl Volume {
         volume.guid = system.guid;
         let bitmap = volume.find_bitmap(system.bitmap);
         volume.bitmap = volume.or_rescued(bitmap, Chain::default)?;
-        let upcase = volume.read_upcase(system.upcase);
-        volume.upcase = volume.or_rescued(upcase, default_upcase::table)?;
+        volume.upcase = match volume.read_upcase(system.upcase) {
+            // Linux takes the recommended table too.
+            Err(error @ Error::Corrupt(_)) => {
+                volume.passed_over.push(error);
+                default_upcase::table()
+            }
+            table => volume.or_rescued(table, default_upcase::table)?,
+        };
         Ok(volume)
     }
 
@@ -82,6 +90,7 @@ impl Volume {
 
     fn read_root(&mut self) -> Result<System> {
         let (mut system, mut damage) = (System::default(), Vec::new());
+        let (mut odd, mut unknown) = (Vec::new(), None);
         let (chain, stop) = clusters::root_chain_to_damage(self)?;
         damage.extend(stop);
         let mut slots = Slots::new(self, &chain, None);
@@ -98,10 +107,18 @@ impl Volume {
             };
             if let Found::Other { entry } | Found::Benign { entry, .. } = found {
                 let at = slots.position(slot).unwrap_or(0);
-                damage.extend(self.system_entry(&mut system, &entry, at).err());
+                odd.extend(self.system_entry(&mut system, &entry, at).err());
+                let found = entry[0];
+                if found & kind::BENIGN == 0
+                    && !matches!(found, kind::BITMAP | kind::UPCASE | kind::LABEL)
+                {
+                    unknown.get_or_insert(found);
+                }
             }
             slot = next;
         }
+        self.unknown_entry = unknown;
+        self.passed_over.extend(odd);
         if damage.is_empty() || self.rescue {
             self.passed_over.extend(damage);
             Ok(system)
@@ -110,9 +127,10 @@ impl Volume {
         }
     }
 
+    /// Records an entry of the root. Returns what is odd about it: Linux passes over that too.
     fn system_entry(&self, system: &mut System, entry: &[u8; ENTRY], at: u64) -> Result<()> {
         let double = |what: &'static str| Err(Check::Double { what }.at(None, at));
-        let active = u8::from(self.boot.flags & volume_flag::ACTIVE_FAT != 0);
+        let active = u8::from(self.boot.is_second_active());
         match entry[0] {
             kind::BITMAP => {
                 let found: BitmapEntry = zerocopy::transmute!(*entry);
@@ -143,9 +161,7 @@ impl Volume {
                 system.guid = Some(found.volume_guid);
             }
             found if found & kind::BENIGN == 0 => {
-                return Err(Error::Unsupported(format!(
-                    "critical entry of type {found:#04x} in the root directory"
-                )));
+                return Err(Check::UnknownEntry { found }.at(None, at));
             }
             _ => {}
         }

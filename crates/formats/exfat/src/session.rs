@@ -134,14 +134,15 @@ impl Session<'_> {
                 let node = self.load(id)?;
                 let data = node.set.data();
                 let is_directory = node.set.file_type() == FileType::Directory;
-                if is_directory
-                    && !self.volume.rescue
-                    && let Some(check) = data.unused()
-                {
+                if is_directory && self.store.is_none() {
+                    // Linux reads a directory to its last entry, whatever its length.
+                    clusters::directory_chain(self.volume, Some(id), node.at(), data)?
+                } else if is_directory && let Some(check) = data.unused() {
                     // Its entries are in clusters that the length leaves out.
                     return Err(check.at(Some(id), node.at()));
+                } else {
+                    clusters::chain(self.volume, Some(id), node.at(), data)?
                 }
-                clusters::chain(self.volume, Some(id), node.at(), data)?
             }
         };
         let chain = Arc::new(chain);

@@ -29,6 +29,8 @@ pub struct Volume {
     pub rescue: bool,
     /// Damage that was skipped when the volume was opened.
     pub passed_over: Vec<Error>,
+    /// Type of a critical entry of the root that this driver does not know.
+    pub unknown_entry: Option<u8>,
     hasher: RandomState,
 }
 
@@ -48,6 +50,7 @@ impl Volume {
             from_backup: false,
             rescue: false,
             passed_over: Vec::new(),
+            unknown_entry: None,
             hasher: RandomState::new(),
         }
     }

@@ -9,13 +9,14 @@ use forerun_io::u64_from;
 use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use crate::chain::Chain;
+use crate::clusters;
 use crate::dir::{Found, Slots};
 use crate::entry_set::EntrySet;
 use crate::error::Check;
 use crate::fat::Fat;
 use crate::name::is_allowed;
 use crate::nodes::ROOT;
-use crate::ondisk::{END_OF_CHAIN, ENTRY, attribute, flag, kind};
+use crate::ondisk::{BAD_CLUSTER, END_OF_CHAIN, ENTRY, attribute, flag, kind};
 use crate::place::Place;
 use crate::session::Session;
 use crate::volume::Volume;
@@ -61,8 +62,13 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
         };
         is_directory = node.set.file_type() == FileType::Directory;
         set(session.volume, &node.set, node.at(), &mut report);
-        if !is_directory && let Some(check) = node.set.data().unused() {
+        let data = node.set.data();
+        if let Some(check) = data.unused() {
             report.add(true, check.at(Some(id), node.at()));
+        } else if is_directory
+            && let Err(error) = clusters::chain(session.volume, Some(id), node.at(), data)
+        {
+            report.damage(error)?;
         }
         if let Some(place) = node.place
             && is_stranded(session.volume, place)?
@@ -99,6 +105,9 @@ fn set(volume: &Volume, set: &EntrySet, at: u64, report: &mut Report<'_>) {
     let (file, stream, name) = (set.file(), set.stream(), set.name());
     let id = report.node;
     let mut add = |fatal: bool, check: Check| report.add(fatal, check.at(id, at));
+    if let Some(check) = set.wrong_checksum() {
+        add(true, check);
+    }
     let (found, actual) = (stream.name_hash.get(), volume.upcase.hash(&name));
     if found != actual {
         add(true, Check::NameHash { found, actual });
@@ -153,8 +162,17 @@ fn end_of_chain(volume: &Volume, chain: &Chain, at: u64, report: &mut Report<'_>
         return Ok(());
     };
     let id = report.node;
-    match Fat::new(volume).next(last)? {
+    match Fat::new(volume).word(last)? {
         END_OF_CHAIN => {}
+        next if next > BAD_CLUSTER => {
+            let (cluster, found) = (last, chain.clusters().into());
+            let link = Check::ChainLink {
+                cluster,
+                found,
+                next,
+            };
+            report.add(false, link.at(id, at));
+        }
         _ => {
             let need = chain.clusters().into();
             report.add(true, Check::ChainLong { need }.at(id, at));

@@ -11,6 +11,7 @@ use forerun_io::usize_from;
 use forerun_vfs::{Bound, Error, FileType, NodeId, Problem, Result};
 
 use super::Report;
+use crate::bits::{self, Bits};
 use crate::boot::PERCENT_UNKNOWN;
 use crate::chain::Chain;
 use crate::clusters;
@@ -44,6 +45,25 @@ pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<
     }
     if flags & volume_flag::MEDIA_FAILURE != 0 {
         report.add(false, Check::MediaFailure.at(None, 0));
+    }
+    for error in &volume.passed_over {
+        report.add(true, error.clone());
+    }
+    let boot = &volume.boot;
+    if boot.declared_len << boot.sector_bits != boot.volume_len {
+        let (what, found) = ("VolumeLength", boot.declared_len);
+        let low = boot.heap_end() >> boot.sector_bits;
+        let high = volume.source.len() >> boot.sector_bits;
+        let check = Check::BootField {
+            what,
+            found,
+            low,
+            high,
+        };
+        report.add(false, check.at(None, 0));
+    }
+    if let Some(revision) = boot.unknown_revision() {
+        report.add(true, Error::Unsupported(revision));
     }
     backup(volume, &mut report)?;
     fat_head(volume, &mut report)?;
@@ -101,26 +121,15 @@ fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
 /// The clusters that something refers to.
 struct Used<'a> {
     volume: &'a Volume,
-    bits: Vec<u8>,
+    bits: Bits,
     behind_ends: HashMap<NodeId, Option<Error>>,
 }
 
 impl<'a> Used<'a> {
     fn new(volume: &'a Volume) -> Result<Self> {
-        let len = volume.boot.clusters.div_ceil(8);
-        let mut bits = Vec::new();
-        // As large as the volume's own bitmap, which may still be more than the memory.
-        if bits.try_reserve_exact(usize_from(len.into())).is_err() {
-            return Err(Error::limit(
-                Bound::Other,
-                "bytes of the allocation bitmap",
-                len.into(),
-            ));
-        }
-        bits.resize(usize_from(len.into()), 0);
         Ok(Self {
             volume,
-            bits,
+            bits: Bits::new(volume.boot.clusters)?,
             behind_ends: HashMap::new(),
         })
     }
@@ -139,17 +148,11 @@ impl<'a> Used<'a> {
             Err(error) => return report.damage(error).map(|()| false),
         };
         let mut double = None;
-        for run in chain.runs() {
-            for cluster in run.cluster..run.cluster + run.count {
-                let index = cluster - FIRST_CLUSTER;
-                let mask = 1_u8 << (index % 8);
-                if let Some(byte) = self.bits.get_mut(usize_from((index / 8).into())) {
-                    if *byte & mask != 0 {
-                        double.get_or_insert(cluster);
-                    }
-                    *byte |= mask;
-                }
+        for cluster in bits::clusters(&chain) {
+            if self.bits.has(cluster) {
+                double.get_or_insert(cluster);
             }
+            self.bits.set(cluster);
         }
         if let Some(cluster) = double {
             let path = String::from_utf8_lossy(&path()).into_owned();
@@ -294,16 +297,15 @@ impl<'a> Used<'a> {
     fn compare(&self, report: &mut Report<'_>) -> Result<()> {
         report.node = None;
         let volume = self.volume;
-        let mut bitmap = vec![0; self.bits.len()];
+        let mut bitmap = vec![0; usize_from(u64::from(volume.boot.clusters).div_ceil(8))];
         volume.read_chain(&volume.bitmap, 0, &mut bitmap)?;
         let mut fat = Fat::new(volume);
         let (mut leaks, mut unmarked, mut in_use) = (Vec::new(), Vec::new(), 0_u64);
-        for index in 0..volume.boot.clusters {
-            let (byte, mask) = (usize_from((index / 8).into()), 1_u8 << (index % 8));
-            let is = |bits: &[u8]| bits.get(byte).is_some_and(|bits| bits & mask != 0);
-            let (marked, met) = (is(&bitmap), is(&self.bits));
+        for cluster in self.bits.all() {
+            let index = cluster - FIRST_CLUSTER;
+            let marked = bitmap[usize_from(u64::from(index / 8))] >> (index % 8) & 1 == 1;
+            let met = self.bits.has(cluster);
             in_use += u64::from(marked);
-            let cluster = index + FIRST_CLUSTER;
             if met && !marked {
                 extend(&mut unmarked, cluster);
             }

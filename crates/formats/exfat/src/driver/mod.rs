@@ -87,6 +87,13 @@ impl Exfat {
         if volume.boot.fats > 1 {
             return Err(Error::ReadOnly("it has two FATs (TexFAT)".into()));
         }
+        if let Some(revision) = volume.boot.unknown_revision() {
+            return Err(Error::ReadOnly(format!("it is of {revision}")));
+        }
+        if let Some(found) = volume.unknown_entry {
+            let why = format!("its root has a critical entry of unknown type {found:#04x}");
+            return Err(Error::ReadOnly(why));
+        }
         if volume.from_backup {
             return Err(Error::ReadOnly("its main boot region is damaged".into()));
         }
@@ -218,7 +225,8 @@ impl FileSystem for Exfat {
             }
             let set = session.load(node)?.set;
             let (mut len, most) = (set.data().len, self.volume.boot.heap_len());
-            if len > most && self.volume.rescue {
+            let is_directory = set.file_type() == FileType::Directory;
+            if len > most && (self.volume.rescue || is_directory && self.store.is_none()) {
                 len = most;
             }
             if len > most {

@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use forerun_vfs::Result;
 
-use super::bits::Bits;
 use super::lost::{self, Lost};
 use super::report::Kind;
 use super::room::Free;
 use super::work::{FREE, Work, commit};
+use crate::bits::Bits;
 use crate::chain::Chain;
 use crate::error::Check;
 use crate::ondisk::FIRST_CLUSTER;

@@ -7,13 +7,13 @@ use forerun_io::usize_from;
 use forerun_vfs::Result;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::bits::{Bits, clusters};
 use super::report::{Finding, Kind};
 use super::room::Free;
 use super::slots::Room;
 use super::system::{change, disguised, in_a_row, only, system_chain};
 use super::unnamed;
 use super::work::Work;
+use crate::bits::{Bits, clusters};
 use crate::chain::Chain;
 use crate::clusters;
 use crate::dir::position;

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{FileType, Result};
 
-use super::bits::clusters;
 use super::extent;
 use super::fields::{Doubt, SetPlace, edited, path_of};
 use super::report::Kind;
 use super::work::{TAKE, Work};
+use crate::bits::clusters;
 use crate::boot::Boot;
 use crate::chain::Chain;
 use crate::entry_set::{Allocation, EntrySet};

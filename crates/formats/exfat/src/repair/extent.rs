@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use forerun_vfs::{FileType, Result};
 
-use super::bits::clusters;
 use super::data::{Sized, first_shared, valid_of};
 use super::fields::{Doubt, SetPlace};
 use super::report::Kind;
 use super::room::Free;
 use super::salvage::{self, Read};
 use super::work::Work;
+use crate::bits::clusters;
 use crate::chain::Chain;
 use crate::dir::Slots;
 use crate::entry_set::{Allocation, EntrySet};

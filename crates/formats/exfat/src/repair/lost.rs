@@ -12,13 +12,13 @@ use std::rc::Rc;
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{FileType, Result, Zone};
 
-use super::bits::Bits;
 use super::extent::holds_entries;
 use super::names;
 use super::salvage::{self, Read};
 use super::slots::Room;
 use super::unnamed::begins_as_directory;
 use super::work::{TAKE, Work, commit};
+use crate::bits::Bits;
 use crate::chain::Chain;
 use crate::clusters;
 use crate::dir::{Found, Slots};
@@ -113,7 +113,7 @@ pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: &Lost) -> Result<bool> 
     let Some((at, directory)) = at.zip(work.take(clusters)?) else {
         return Ok(false);
     };
-    for cluster in super::bits::clusters(&directory) {
+    for cluster in crate::bits::clusters(&directory) {
         work.clear_cluster(cluster)?;
     }
     work.write_to(&directory, &bytes)?;
@@ -134,7 +134,7 @@ pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: &Lost) -> Result<bool> 
     work.catch_up()?;
     commit(&work.back, super::GROUPS)?;
     if let Some(old) = old {
-        for cluster in super::bits::clusters(&old.chain) {
+        for cluster in crate::bits::clusters(&old.chain) {
             work.mark_cluster(cluster, false)?;
         }
     }

@@ -11,7 +11,6 @@
 
 mod bitmap;
 mod bitmap_entry;
-mod bits;
 mod boot;
 mod data;
 mod extent;
@@ -139,10 +138,14 @@ pub fn repair(
 fn begin<'w, 'd>(
     back: &Arc<WriteBack>,
     desk: &'w mut Desk<'d>,
-    boot: Boot,
+    mut boot: Boot,
     flags: u16,
     options: &RepairOptions,
 ) -> Result<Option<Work<'w, 'd>>> {
+    if let Some(revision) = boot.unknown_revision() {
+        return Err(Error::Unsupported(revision));
+    }
+    boot.fit(ReadAt::len(&**back));
     if boot.fats > 1 {
         return Err(Error::ReadOnly("it has two FATs (TexFAT)".into()));
     }

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use forerun_io::usize_from;
 use forerun_vfs::Result;
 
-use super::bits::Bits;
 use super::salvage::{self, Read};
 use super::work::{TAKE, Work};
+use crate::bits::Bits;
 use crate::chain::Chain;
 use crate::dir::{Found, Slots};
 use crate::entry_set::{Allocation, EntrySet};
@@ -294,7 +294,7 @@ fn spread(
         return Ok(None);
     };
     let chain = lenient(volume, data)?;
-    for cluster in super::bits::clusters(&chain) {
+    for cluster in crate::bits::clusters(&chain) {
         if bits.has(cluster) {
             twice.set(cluster)
         } else {

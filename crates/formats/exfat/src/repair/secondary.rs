@@ -101,7 +101,7 @@ pub fn claim(
         Err(error @ Error::Corrupt(_)) => return Ok(ask(work, error)),
         Err(error) => return Err(error),
     };
-    let shared = super::bits::clusters(&chain).find(|&cluster| work.claimed.has(cluster));
+    let shared = crate::bits::clusters(&chain).find(|&cluster| work.claimed.has(cluster));
     if let Some(cluster) = shared {
         let error = Check::CrossLink { cluster }.at(None, at);
         if ask(work, error) {

@@ -142,7 +142,7 @@ fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
     }
     work.look_around()?;
     let found = {
-        let mut numbered = super::bits::clusters(&chain).zip(0_u32..);
+        let mut numbered = crate::bits::clusters(&chain).zip(0_u32..);
         numbered.find(|&(cluster, index)| index >= used && work.is_disputed(cluster))
     };
     let Some((cluster, index)) = found else {
@@ -267,7 +267,7 @@ pub fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<
     }
     let chain = Chain::contiguous(first, need);
     work.look_around()?;
-    let is_taken = super::bits::clusters(&chain).any(|cluster| work.is_led_to(cluster));
+    let is_taken = crate::bits::clusters(&chain).any(|cluster| work.is_led_to(cluster));
     Ok((!is_taken).then_some(chain))
 }
 
@@ -299,7 +299,7 @@ fn table(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Upcase>> {
     let mut entry = [0; ENTRY];
     if let Some(((slot, found), _)) = found {
         if let Some((chain, upcase)) = read_table(&work.volume, &found)?
-            && !super::bits::clusters(&chain).any(|cluster| work.claimed.has(cluster))
+            && !crate::bits::clusters(&chain).any(|cluster| work.claimed.has(cluster))
         {
             work.claimed.set_all(&chain);
             end_chain(work, what, &chain)?;

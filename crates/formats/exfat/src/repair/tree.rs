@@ -366,7 +366,7 @@ impl Walk<'_> {
         };
         work.look_around()?;
         let mut free = super::room::Free::new(self.volume);
-        for cluster in super::bits::clusters(&chain) {
+        for cluster in crate::bits::clusters(&chain) {
             if work.is_led_to(cluster) || !free.is_used(cluster)? {
                 return Ok(false);
             }

@@ -6,10 +6,10 @@
 
 use forerun_vfs::{FileType, Result};
 
-use super::bits::{Bits, clusters};
 use super::extent::holds_entries;
 use super::room::lenient;
 use super::salvage::{self, Read};
+use crate::bits::{Bits, clusters};
 use crate::chain::Chain;
 use crate::dir::Slots;
 use crate::entry_set::EntrySet;

@@ -24,9 +24,9 @@ use forerun_io::{CommitError, Group, WriteBack, u64_from, usize_from};
 use forerun_vfs::repair::RepairOptions;
 use forerun_vfs::{Bound, Error, Result, Timestamp};
 
-use super::bits::{Bits, clusters};
 use super::report::{Desk, Finding, Kind};
 use super::room::Reach;
+use crate::bits::{Bits, clusters};
 use crate::boot::FLAGS_AT;
 use crate::chain::Chain;
 use crate::error::Check;

@@ -60,11 +60,6 @@ fn boot_sectors() {
         (108, 8, "sectors of 2^8 bytes; from 2^9 to 2^12 are allowed"),
         (109, 17, "clusters of 2^26 bytes; at most 2^25 are allowed"),
         (110, 3, "3 FATs; one or two are allowed"),
-        (
-            106,
-            1,
-            "the second FAT is marked active, but the volume has 1",
-        ),
         (80, 23, "FatOffset is 23; from 24 to 4294967295 are allowed"),
         (84, 0, "FatLength is 0; from 1 to 4294967295 are allowed"),
         (
@@ -72,11 +67,10 @@ fn boot_sectors() {
             1,
             "FirstClusterOfRootDirectory is 1; from 2 to 57 are allowed",
         ),
-        (88, 24, "ClusterHeapOffset is 24; from 25 to 26 are allowed"),
         (
-            72,
-            83,
-            "the volume is 42496 bytes long, the image only 41984",
+            88,
+            24,
+            "ClusterHeapOffset is 24; from 25 to 4294967295 are allowed",
         ),
     ] {
         // Changes both regions, so that the backup does not help.
@@ -110,7 +104,7 @@ fn system_entries() {
     let found = told(|image| image[slot(1)] = 0x01);
     assert_eq!(found, ["no allocation bitmap in the root directory"]);
     let found = told(|image| image[slot(2)] = 0x02);
-    assert_eq!(found, ["no up-case table in the root directory"]);
+    contains(&found, "no up-case table in the root directory");
     let found = told(|image| u64_at(image, slot(1) + 24, 6));
     assert_eq!(
         found,
@@ -120,7 +114,7 @@ fn system_entries() {
         let found = told(|image| u64_at(image, slot(2) + 24, len));
         let expected =
             format!("the up-case table is {len} bytes long; from 1 to 262144 are possible");
-        assert_eq!(found, [expected]);
+        contains(&found, &expected);
     }
     let found = told(|image| image[cluster(3) + 4] = 0x42);
     assert_eq!(found.len(), 1);
@@ -136,7 +130,7 @@ fn system_entries() {
     let found = told(|image| image[slot(3)] = 0x86);
     assert_eq!(
         found,
-        ["not supported: critical entry of type 0x86 in the root directory"]
+        ["critical entry of unknown type 0x86 in the root directory"]
     );
 }
 
@@ -283,4 +277,46 @@ fn sets() {
 #[test]
 fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
     check_faults(&FORMAT, &fuzzing::image());
+}
+
+/// Linux 6.1 mounts each of these.
+#[test]
+fn what_linux_mounts_is_read() {
+    type Change = fn(&mut Vec<u8>);
+    fn boot(image: &mut [u8], at: usize, value: u8) {
+        image[at] = value;
+        image[12 * 512 + at] = value;
+        fuzzing::seal(image);
+    }
+    let sound = fuzzing::image();
+    let names = |image: &[u8]| {
+        let source = std::sync::Arc::new(forerun_io::MemorySource::new(image));
+        let fs = forerun_exfat::Exfat::open(forerun_vfs::OpenWith::new(source)).unwrap();
+        let names = crate::common::list(&fs, forerun_vfs::FileSystem::root(&fs));
+        (names, forerun_vfs::FileSystem::volume(&fs).warnings.len())
+    };
+    let (all, _) = names(&sound);
+    let cases: [(&str, bool, Change); 8] = [
+        ("a longer volume", false, |image| boot(image, 72, 83)),
+        ("no length", false, |image| boot(image, 72, 0)),
+        ("revision 2.00", false, |image| boot(image, 105, 2)),
+        ("the second of one FAT", false, |image| image[106] = 1),
+        ("no table", true, |image| image[slot(2)] = 0x02),
+        ("a long label", true, |image| image[slot(0) + 1] = 12),
+        ("an unknown entry", true, |image| {
+            let mut slots = (0..16).map(|slot| cluster(5) + slot * 32);
+            let free = slots.find(|&at| image[at] == 0);
+            image[free.unwrap()] = 0x86;
+        }),
+        ("another end of the root", false, |image| {
+            u32_at(image, fat(5), 0xFFFF_FFF8);
+        }),
+    ];
+    for (what, is_warned, change) in cases {
+        let mut image = sound.clone();
+        change(&mut image);
+        let (found, warnings) = names(&image);
+        assert_eq!(found, all, "{what}");
+        assert_eq!(warnings > 0, is_warned, "{what}");
+    }
 }

@@ -178,8 +178,8 @@ fn a_rescue_mount_shows_what_a_damaged_volume_still_has() {
     let table = judge(&MemorySource::new(bytes.clone())).unwrap().geometry;
     let root = usize::try_from(table.offset(table.root)).unwrap();
     let mut entries = bytes[root..].chunks_exact_mut(32);
-    let upcase = entries.find(|entry| entry[0] == 0x82).unwrap();
-    upcase[4] ^= 1;
+    let bitmap = entries.find(|entry| entry[0] == 0x81).unwrap();
+    bitmap[24..32].fill(0);
     fs::write(volume.image(), &bytes).unwrap();
     let refused = volume.mount(&[]);
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);

@@ -325,7 +325,9 @@ pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet>
     let is_stranded = first[0] == kind::UNUSED
         && moving::may_be_stranded(volume, &first)
         && !moving::has_arrived(volume, &first, place)?;
-    if first[0] != kind::FILE && !is_stranded {
+    // A rescue reads deleted files too.
+    let is_deleted = first[0] == kind::UNUSED && volume.rescue;
+    if first[0] != kind::FILE && !is_stranded && !is_deleted {
         return Err(stale());
     }
     let entries = usize::from(first[1]) + 1;
@@ -335,8 +337,8 @@ pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet>
         bytes.resize(from + usize_from(len), 0);
         volume.read(offset, &mut bytes[from..])?;
     }
-    if is_stranded {
+    if is_stranded || is_deleted {
         return moving::restored(bytes).ok_or_else(stale);
     }
-    EntrySet::parse(bytes).map_err(|check| check.at(Some(node), place.offset))
+    parse_set(volume, bytes).map_err(|check| check.at(Some(node), place.offset))
 }

@@ -13,6 +13,7 @@ mod check;
 mod clusters;
 mod commit;
 mod default_upcase;
+mod deleted;
 mod describe;
 mod dir;
 mod driver;
@@ -47,6 +48,7 @@ use std::sync::Arc;
 
 use forerun_vfs::{Format, Magic};
 
+pub use deleted::{DeletedFile, Remains};
 pub use driver::Exfat;
 
 /// The driver's option that lets names end with dots, which other systems strip.

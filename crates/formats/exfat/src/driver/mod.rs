@@ -28,7 +28,7 @@ use crate::session::{Session, State};
 use crate::store::Store;
 use crate::time::Stamp;
 use crate::volume::Volume;
-use crate::{check, describe};
+use crate::{DeletedFile, check, deleted, describe};
 
 /// Bytes of the smallest set of a file. It bounds the number of names.
 const SMALLEST_SET: u64 = 96;
@@ -106,6 +106,22 @@ impl Exfat {
     #[must_use]
     pub const fn serial(&self) -> u32 {
         self.volume.boot.serial
+    }
+
+    /// Visits the deleted files of a volume that was opened for a rescue, the youngest first.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other volumes, [`Error::Corrupt`] without an allocation bitmap,
+    /// [`Error::Limit`] for too many files, [`Error::Io`].
+    pub fn deleted_files(&self, visit: &mut dyn FnMut(DeletedFile)) -> Result<()> {
+        if !self.volume.rescue {
+            return Err(Error::Unsupported("deleted files outside a rescue".into()));
+        }
+        let mut files = Vec::new();
+        // The visitor may call this driver, so it is called without the lock.
+        self.session(|session| deleted::visit(session, &mut |file| files.push(file)))?;
+        files.into_iter().for_each(visit);
+        Ok(())
     }
 
     fn with(volume: Volume, store: Option<Store>) -> Self {

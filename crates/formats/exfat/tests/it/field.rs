@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use forerun_build::{Content, NewNode, NodeKind, Tree};
+use forerun_exfat::Remains;
 use forerun_exfat::repair::{Answer, Kind, RepairOptions};
 use forerun_exfat::write::ExfatOptions;
 use forerun_io::Observer;
 use forerun_testkit::device::Errno;
 use forerun_vfs::{Changes, FileSystem, FileSystemMut};
 
-use crate::common::{Request, TestDevice, create, list, mkdir, open, open_mut, read, write};
+use crate::common::{Request, TestDevice, create, list, mkdir, mkfs, open, open_mut, read, write};
 use crate::repairing::{
     Files, Map, assert_clean, files, filled, kinds, mend, mend_with, packed, put, seal_set, set_of,
     told, u32_of, u64_of,
@@ -471,4 +472,83 @@ fn an_exact_name_wins_over_one_that_differs_in_case() {
     fs.unlink(fs.root(), b"README").unwrap();
     let left = fs.lookup(fs.root(), b"README").unwrap().unwrap();
     assert_eq!(fs.metadata(left).unwrap().size, 1);
+}
+
+#[test]
+fn deleted_files_are_found_with_a_verdict_for_each() {
+    let Some(image) = mkfs(16 << 20, &["-c", "4K"]) else {
+        return;
+    };
+    let device = TestDevice::new(&image);
+    let fs = open_mut(&device, |_| {});
+    let root = fs.root();
+    let dir = mkdir(&fs, root, "dir").unwrap();
+    let put = |dir, name: &str, byte: u8, len: usize| {
+        let node = create(&fs, dir, name).unwrap();
+        write(&fs, &*device, node, 0, &vec![byte; len]).unwrap();
+        node
+    };
+    put(root, "stays", 1, 5000);
+    put(root, "whole", 2, 9000);
+    let over = put(dir, "over", 3, 9000);
+    // Each takes a cluster behind the other's.
+    let one = put(dir, "one", 4, 4096);
+    let two = put(dir, "two", 5, 4096);
+    write(&fs, &*device, one, 4096, &[6; 4096]).unwrap();
+    write(&fs, &*device, two, 4096, &[7; 4096]).unwrap();
+    fs.sync_all().unwrap();
+    let first = u32_of(&device.to_vec(), over.0 as usize * 32 + 52);
+    for name in ["over", "one", "two"] {
+        fs.unlink(dir, name.as_bytes()).unwrap();
+    }
+    fs.unlink(root, b"whole").unwrap();
+    fs.rmdir(root, b"dir").unwrap();
+    // The old set of a file that was renamed to another sector is no deleted file.
+    let long = "x".repeat(200);
+    fs.rename((root, b"stays"), (root, long.as_bytes()), true)
+        .unwrap();
+    fs.finish().unwrap();
+    drop(fs);
+
+    let mut image = device.to_vec();
+    let map = Map::of(&image);
+    let (bits, _) = bitmap(&image, &map);
+    let index = first as usize - 2 + 1;
+    image[bits + index / 8] |= 1 << (index % 8);
+    let fs = crate::repairing::rescued(&image).unwrap();
+    let mut found = Vec::new();
+    fs.deleted_files(&mut |file| found.push(file)).unwrap();
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    let told: Vec<_> = found
+        .iter()
+        .map(|file| {
+            (
+                String::from_utf8_lossy(&file.path),
+                file.remains,
+                &*file.lost,
+            )
+        })
+        .collect();
+    let lost = 4096..8192;
+    assert_eq!(
+        told,
+        [
+            ("dir/one".into(), Remains::Fragmented, &[][..]),
+            (
+                "dir/over".into(),
+                Remains::Overwritten,
+                std::slice::from_ref(&lost)
+            ),
+            ("dir/two".into(), Remains::Fragmented, &[][..]),
+            ("whole".into(), Remains::Whole, &[][..]),
+        ]
+    );
+    let source = forerun_io::MemorySource::new(image.clone());
+    assert_eq!(read(&fs, &source, found[3].node), [2; 9000]);
+    assert_eq!(
+        read(&fs, &source, found[0].node),
+        [[4; 4096], [6; 4096]].concat()
+    );
+    // A volume that is not rescued shows none.
+    assert!(open(&image).deleted_files(&mut |_| {}).is_err());
 }

@@ -30,7 +30,7 @@ pub fn command() -> Command {
 }
 
 /// Commands that share the arguments for images but refuse layers, so their help omits layers.
-const OF_ONE_IMAGE: [&str; 2] = ["label", "map"];
+const OF_ONE_IMAGE: [&str; 3] = ["label", "map", "salvage"];
 
 /// Hides the less used options of `command` from the short help, and adds `global`.
 fn shortened(command: Command, global: &[Arg]) -> Command {

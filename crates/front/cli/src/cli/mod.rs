@@ -24,10 +24,10 @@ use crate::commands::{
 use crate::commands::{cache::CacheCommandArgs, index::IndexArgs, pull::PullArgs, push::PushArgs};
 use crate::commands::{
     cat::CatArgs, check::CheckArgs, completions::CompletionsArgs, convert::ConvertArgs,
-    diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, gc::GcArgs, help::HelpArgs,
-    info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, map::MapArgs, mkfs::MkfsArgs,
-    pack::PackArgs, restart::RestartArgs, scan::ScanArgs, status::StatusArgs, tar::TarArgs,
-    trace::TraceArgs,
+    deleted::SalvageArgs, diff::DiffArgs, dump::DumpArgs, extract::ExtractArgs, gc::GcArgs,
+    help::HelpArgs, info::InfoArgs, label::LabelArgs, ls::LsArgs, man::ManArgs, map::MapArgs,
+    mkfs::MkfsArgs, pack::PackArgs, restart::RestartArgs, scan::ScanArgs, status::StatusArgs,
+    tar::TarArgs, trace::TraceArgs,
 };
 use crate::context::Context;
 use crate::error::Result;
@@ -172,6 +172,7 @@ commands! {
     #[cfg(feature = "network")]
     "cache" Cache(CacheCommandArgs) => commands::cache::run;
     "check" Check(CheckArgs) => commands::check::run;
+    "salvage" Salvage(SalvageArgs) => commands::deleted::run;
     "diff" Diff(DiffArgs) => commands::diff::run;
     "dump" Dump(DumpArgs) => commands::dump::run;
     "gc" Gc(GcArgs) => commands::gc::run;

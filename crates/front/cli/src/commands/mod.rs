@@ -8,6 +8,7 @@ pub mod cat;
 pub mod check;
 pub mod completions;
 pub mod convert;
+pub mod deleted;
 #[cfg(feature = "measure")]
 pub mod demo;
 pub mod diff;

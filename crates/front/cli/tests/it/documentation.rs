@@ -31,6 +31,7 @@ const COMMANDS: &[&str] = &[
     "index",
     "cache",
     "check",
+    "salvage",
     "diff",
     "dump",
     "gc",

@@ -257,3 +257,69 @@ fn a_check_reads_each_directory_at_most_twice() {
     let bytes = stats["source_bytes"].as_u64().unwrap();
     assert!(bytes >= (DIRECTORIES + 8) * (128 << 10), "{stats}");
 }
+
+#[test]
+fn deleted_files_are_listed_and_saved() {
+    let dir = tree();
+    let at = dir.path();
+    pack(at, &[]).ok();
+    let volume = fs::read(at.join("image")).unwrap();
+    let name: Vec<u8> = "second".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let found = volume.windows(12).rposition(|window| window == name);
+    let set = found.unwrap() - 66;
+    let mut deleted = volume.clone();
+    for entry in 0..3 {
+        deleted[set + entry * 32] &= 0x7F;
+    }
+    // Its cluster is free: it is the last that the bitmap marks used.
+    let word = |at: usize| u32::from_le_bytes(volume[at..at + 4].try_into().unwrap());
+    let cluster = word(set + 52) - 2;
+    let heap = word(88) as usize * 512;
+    deleted[heap + cluster as usize / 8] &= !(1 << (cluster % 8));
+    fs::write(at.join("image"), &deleted).unwrap();
+
+    let listed = forerun(at, &["salvage", "--deleted", "image"]).ok();
+    let text = listed.text();
+    assert!(
+        text.starts_with("whole ") && text.ends_with(" /sub/second\n"),
+        "{text}"
+    );
+    forerun(at, &["salvage", "--deleted", "-C", "saved", "image"]).ok();
+    assert_eq!(fs::read(at.join("saved/sub/second")).unwrap(), b"second");
+    let again = forerun(at, &["salvage", "--deleted", "-C", "saved", "image"]);
+    assert_eq!(again.code, Some(5), "{again:?}");
+    let json = forerun(at, &["--json", "salvage", "--deleted", "image"])
+        .ok()
+        .json();
+    assert_eq!(json[0]["state"], "whole");
+}
+
+#[test]
+fn times_without_a_zone_are_in_the_zone_that_is_named() {
+    let dir = tree();
+    let at = dir.path();
+    pack(at, &[]).ok();
+    let mut volume = fs::read(at.join("image")).unwrap();
+    let name: Vec<u8> = "file".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let found = volume.windows(8).rposition(|window| window == name);
+    let set = found.unwrap() - 66;
+    // 2025-07-01 12:00, without an offset from UTC.
+    let word = 45_u32 << 25 | 7 << 21 | 1 << 16 | 12 << 11;
+    volume[set + 12..set + 16].copy_from_slice(&word.to_le_bytes());
+    volume[set + 23] = 0;
+    let sum = (0..96)
+        .filter(|n| !matches!(n, 2 | 3))
+        .fold(0_u16, |sum, n| {
+            sum.rotate_right(1).wrapping_add(u16::from(volume[set + n]))
+        });
+    volume[set + 2..set + 4].copy_from_slice(&sum.to_le_bytes());
+    fs::write(at.join("image"), &volume).unwrap();
+    for (zone, hours) in [("UTC", 12), ("Europe/Berlin", 10), ("America/New_York", 16)] {
+        let args = ["extract", "--force", "--tz", zone, "-C", "out", "image"];
+        forerun(at, &args).ok();
+        let modified = at.join("out/file").metadata().unwrap().mtime();
+        assert_eq!(modified, 1_751_328_000 + hours * 3600, "{zone}");
+    }
+    let outside = forerun(at, &["ls", "--tz", "../../../etc/passwd", "image"]);
+    assert_eq!(outside.code, Some(2), "{outside:?}");
+}

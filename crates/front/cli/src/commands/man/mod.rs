@@ -28,7 +28,7 @@ const RELATED: &[&[&str]] = &[
     &["mount", "run", "umount", "status", "restart", "trace"],
     &["pack", "convert", "mkfs", "extract", "gc"],
     &["push", "pull", "cache", "mount"],
-    &["check", "info", "dump", "label", "mkfs"],
+    &["check", "salvage", "info", "dump", "label", "mkfs"],
     &["bench", "mount", "demo"],
 ];
 

@@ -1,0 +1,277 @@
+//! Deleted files: sets that are marked unused, and what is left of their data.
+//!
+//! Systems delete a file by marking its entries unused and its clusters free. Until either is used
+//! again, all of it is still on the volume. The set says where the clusters of a contiguous file are.
+//! Those of a fragmented file are in the FAT, whose words of free clusters may be of another file by
+//! now.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use forerun_io::{u64_from, usize_from};
+use forerun_vfs::{Bound, Error, FileType, NodeId, Result, Timestamp};
+
+use crate::bits::{Bits, clusters};
+use crate::chain::Chain;
+use crate::clusters;
+use crate::dir::{self, Slots};
+use crate::entry_set::EntrySet;
+use crate::error::Check;
+use crate::moving;
+use crate::nodes::ROOT;
+use crate::ondisk::{ENTRY, FIRST_CLUSTER, kind};
+use crate::place::Place;
+use crate::session::Session;
+use crate::steps::Step;
+use crate::time::Stamp;
+use crate::volume::Volume;
+
+/// What is left of the data of a deleted file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// It was in one piece, and none of its clusters was used again.
+    Whole,
+    /// Clusters of it were used again.
+    Overwritten,
+    /// It was in pieces, and only the FAT says where.
+    Fragmented,
+}
+
+/// A deleted file. Its node can be read like others.
+#[derive(Clone, Debug)]
+pub struct DeletedFile {
+    pub node: NodeId,
+    /// Path from the root, without a slash in front.
+    pub path: Vec<u8>,
+    pub size: u64,
+    pub modified: Timestamp,
+    pub remains: Remains,
+    /// Ranges of the file that are lost, in order.
+    pub lost: Vec<Range<u64>>,
+}
+
+/// A set of a deleted file.
+struct DeletedSet {
+    id: NodeId,
+    path: Rc<Step>,
+    /// When the file was created, and last changed.
+    age: (Timestamp, Timestamp),
+}
+
+/// Visits the deleted files of a volume that was opened for a rescue, the youngest first.
+///
+/// # Errors
+/// `Corrupt` without an allocation bitmap, `Limit` for too many, `Io`.
+pub fn visit(session: &Session<'_>, visit: &mut dyn FnMut(DeletedFile)) -> Result<()> {
+    let volume = session.volume;
+    let mut taken = taken(volume)?;
+    let mut search = Search {
+        volume,
+        taken: &taken,
+        seen: Bits::new(volume.boot.clusters)?,
+        live: HashSet::new(),
+        found: Vec::new(),
+    };
+    search.run()?;
+    let Search {
+        mut live, found, ..
+    } = search;
+    for found in found {
+        let Some(place) = Place::of(found.id) else {
+            continue;
+        };
+        let set = dir::read_set(volume, found.id, place)?;
+        let data = set.data();
+        // A file that was renamed left its old set behind.
+        if data.first != 0 && !live.insert((data.first, data.len)) {
+            continue;
+        }
+        let size = data.len.min(volume.boot.heap_len());
+        let chain = clusters::chain(volume, Some(found.id), place.offset, data)?;
+        let valid = set.valid_len().min(size);
+        let lost = take(volume, &chain, valid, &mut taken);
+        let is_short = u64::from(chain.clusters()) < volume.boot.clusters_for(size);
+        let remains = if !data.contiguous && (is_short || !chain.is_contiguous()) {
+            Remains::Fragmented
+        } else if lost.is_empty() {
+            Remains::Whole
+        } else {
+            Remains::Overwritten
+        };
+        visit(DeletedFile {
+            node: found.id,
+            path: found.path.path(),
+            size,
+            modified: found.age.1,
+            remains,
+            lost,
+        });
+    }
+    Ok(())
+}
+
+/// Returns the clusters that the bitmap marks used.
+fn taken(volume: &Volume) -> Result<Bits> {
+    if volume.bitmap.clusters() == 0 {
+        let what = "allocation bitmap";
+        return Err(Check::Missing { what }.at(None, 0));
+    }
+    let mut bytes = vec![0; usize_from(u64::from(volume.boot.clusters).div_ceil(8))];
+    volume.read_chain(&volume.bitmap, 0, &mut bytes)?;
+    let mut taken = Bits::new(volume.boot.clusters)?;
+    for cluster in taken.all() {
+        let index = cluster - FIRST_CLUSTER;
+        if bytes[usize_from(u64::from(index / 8))] >> (index % 8) & 1 == 1 {
+            taken.set(cluster);
+        }
+    }
+    Ok(taken)
+}
+
+/// Takes the clusters of a deleted file, so that no older file has them. Returns the ranges of its first
+/// `valid` bytes that were taken already, or that are in no cluster.
+fn take(volume: &Volume, chain: &Chain, valid: u64, taken: &mut Bits) -> Vec<Range<u64>> {
+    let size = volume.boot.cluster_size();
+    let mut lost: Vec<Range<u64>> = Vec::new();
+    let mut lose = |range: Range<u64>| match lost.last_mut() {
+        _ if range.is_empty() => {}
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => lost.push(range),
+    };
+    let mut at = 0;
+    for cluster in clusters(chain) {
+        if at == valid {
+            break;
+        }
+        let end = valid.min(at + size);
+        if taken.has(cluster) {
+            lose(at..end);
+        }
+        taken.set(cluster);
+        at = end;
+    }
+    lose(at..valid);
+    lost
+}
+
+/// A search for sets that are marked unused, in all directories.
+struct Search<'a> {
+    volume: &'a Volume,
+    taken: &'a Bits,
+    /// Clusters of directories that were read.
+    seen: Bits,
+    /// First cluster and length of the files that are not deleted.
+    live: HashSet<(u32, u64)>,
+    found: Vec<DeletedSet>,
+}
+
+/// A directory that is still to be read.
+struct Left {
+    id: NodeId,
+    chain: Chain,
+    path: Option<Rc<Step>>,
+    is_deleted: bool,
+}
+
+impl Search<'_> {
+    fn run(&mut self) -> Result<()> {
+        let mut left = vec![Left {
+            id: ROOT,
+            chain: clusters::root_chain(self.volume)?,
+            path: None,
+            is_deleted: false,
+        }];
+        while let Some(dir) = left.pop() {
+            if clusters(&dir.chain).any(|cluster| self.seen.has(cluster)) {
+                continue;
+            }
+            self.seen.set_all(&dir.chain);
+            self.directory(&dir, &mut left)?;
+        }
+        self.found.sort_by_key(|set| Reverse(set.age));
+        Ok(())
+    }
+
+    fn directory(&mut self, dir: &Left, left: &mut Vec<Left>) -> Result<()> {
+        let mut slots = Slots::whole(self.volume, &dir.chain, Some(dir.id));
+        let mut slot = 0;
+        while let Some(first) = slots.entry(slot)? {
+            let set = self.set(&mut slots, slot, &first)?;
+            let place = set
+                .as_ref()
+                .and_then(|set| slots.place(slot, set.entries()));
+            if let (Some(set), Some(place)) = (&set, place) {
+                let is_deleted = dir.is_deleted || first[0] == kind::UNUSED;
+                self.item(dir, left, (set, place.id(), is_deleted))?;
+            }
+            let entries = set.map_or(1, |set| set.entries());
+            slot += u32::try_from(entries).unwrap_or(1);
+        }
+        Ok(())
+    }
+
+    /// Returns the set that begins at `slot`, marked unused or not.
+    fn set(
+        &self,
+        slots: &mut Slots<'_>,
+        slot: u32,
+        first: &[u8; ENTRY],
+    ) -> Result<Option<EntrySet>> {
+        if !matches!(first[0], kind::FILE | kind::UNUSED) {
+            return Ok(None);
+        }
+        let mut bytes = first.to_vec();
+        for index in 1..=u32::from(first[1]) {
+            bytes.extend(slots.entry(slot + index)?.unwrap_or_default());
+        }
+        let set = if first[0] == kind::FILE {
+            EntrySet::parse(bytes).ok()
+        } else {
+            moving::restored(bytes)
+        };
+        Ok(set.filter(|set| set.visible_name().is_ok()))
+    }
+
+    fn item(
+        &mut self,
+        dir: &Left,
+        left: &mut Vec<Left>,
+        (set, id, is_deleted): (&EntrySet, NodeId, bool),
+    ) -> Result<()> {
+        let data = set.data();
+        let is_directory = set.file_type() == FileType::Directory;
+        if !is_deleted && !is_directory {
+            self.live.insert((data.first, data.len));
+            return Ok(());
+        }
+        let path = Step::below(dir.path.as_ref(), crate::name::to_bytes(&set.name()));
+        if is_directory {
+            let chain = clusters::chain(self.volume, Some(id), 0, data)?;
+            let is_free = !clusters(&chain).any(|cluster| self.taken.has(cluster));
+            if !is_deleted || is_free {
+                left.push(Left {
+                    id,
+                    chain,
+                    path: Some(path),
+                    is_deleted,
+                });
+            }
+            return Ok(());
+        }
+        let zone = &self.volume.ownership.zone;
+        let time = |stamp: Stamp| stamp.to_timestamp(zone);
+        self.found.push(DeletedSet {
+            id,
+            path,
+            age: (time(set.created()), time(set.modified())),
+        });
+        let limit = self.volume.limits.tree_entries;
+        if u64_from(self.found.len()) > limit {
+            let what = "entries of all directories";
+            return Err(Error::limit(Bound::Entries, what, limit));
+        }
+        Ok(())
+    }
+}

@@ -57,7 +57,7 @@ pub fn find(source: &dyn ReadAt, number: u32, is_rescue: bool) -> Result<TablePa
             let end = size::exact(table.disk_len);
             let message = format!("partition {number} reaches past the end at {end}");
             Err(Failure::new(Exit::Image, "partition", message)
-                .hint("the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o rescue)"))
+                .hint("the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o salvage)"))
         }
         Some(partition) => Ok(TablePartition {
             len: partition.len.min(table.disk_len - partition.offset),

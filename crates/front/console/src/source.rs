@@ -495,11 +495,11 @@ pub fn from_open(error: forerun::vfs::Error, options: &OpenOptions) -> Failure {
         forerun::vfs::Error::Corrupt(check) if forerun::unstable::repair::is_possible(check.format()) => {
             let repair = repair_command(options);
             failure.hint(format!(
-                "{repair} --dry-run lists the repairs; forerun mount -o rescue shows the readable files"
+                "{repair} --dry-run lists the repairs; forerun mount -o salvage shows the readable files"
             ))
         }
         forerun::vfs::Error::Corrupt(_) => failure.hint(if options.rescue {"it may be an incomplete copy: compare its size, or copy it again"} else {
-                "the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o rescue)"
+                "the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o salvage)"
             }),
         _ => failure,
     }

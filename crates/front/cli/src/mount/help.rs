@@ -52,7 +52,7 @@ Mount options (-o, and the fourth field of /etc/fstab):
   context=L, fscontext=L, defcontext=L, rootcontext=L
                          labels of SELinux; no effect without it
   remount                change ro, suid, dev and noexec of an existing mount
-  rescue                 show what is left of a damaged image, read-only
+  salvage                show what is left of a damaged image, read-only
   suid, dev              allow set-user-id bits, device nodes (root only)
   noexec                 do not run programs
 For exFAT volumes, which are mounted read-write:

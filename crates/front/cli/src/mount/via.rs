@@ -166,7 +166,7 @@ fn for_fuse_only(args: &MountArgs, options: &MountOptions) -> Option<&'static st
         (args.log.is_some(), "--log"),
         (args.trace.is_some(), "--trace"),
         (args.metrics.is_some(), "--metrics"),
-        (options.rescue, "rescue"),
+        (options.rescue, "salvage"),
         (options.uid.is_some(), "uid="),
         (options.gid.is_some(), "gid="),
         (options.umask.is_some(), "umask="),

@@ -61,7 +61,7 @@ pub fn prepare(
     };
     if asked && options.rescue {
         return Err(Failure::usage(
-            "a rescue is read-only: rw and rescue cannot be combined",
+            "a salvage is read-only: rw and salvage cannot be combined",
         ));
     }
     let only_looks = options.locking == Locking::Ignore;

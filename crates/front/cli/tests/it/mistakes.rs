@@ -131,7 +131,7 @@ fn an_unusable_source_is_told_with_what_to_try() {
     fs::write(fixture.path("empty"), "").unwrap();
     let shorter = format!(
         "forerun: short.img: damaged romfs image: offset 0x0: the superblock says {full} bytes, the \
-         source has 1000\n  hint: the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o rescue)"
+         source has 1000\n  hint: the copy may be incomplete: copy the image again, or read the rest with --salvage (mount: -o salvage)"
     );
     let past =
         format!("forerun: a.img: --offset 99999999 lies past the end at 2.9 MiB ({len} bytes)");

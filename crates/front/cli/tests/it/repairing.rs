@@ -61,7 +61,7 @@ fn a_volume_without_a_bitmap_is_repaired_and_no_hint_promises_it() {
     forerun(at, &["ls", "image"]).fails(
         1,
         "forerun: image: damaged exfat image: offset 0x0: no allocation bitmap in the root directory\n  \
-         hint: forerun check --repair image --dry-run lists the repairs; forerun mount -o rescue shows the readable files",
+         hint: forerun check --repair image --dry-run lists the repairs; forerun mount -o salvage shows the readable files",
     );
     let ran = forerun(at, &["check", "--repair", "--yes", "image"]);
     assert_eq!(ran.code, Some(8), "{}", ran.text());

@@ -184,13 +184,13 @@ fn a_rescue_mount_shows_what_a_damaged_volume_still_has() {
     let refused = volume.mount(&[]);
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("mount -o rescue shows"),
+        refused.stderr.contains("mount -o salvage shows"),
         "{}",
         refused.stderr
     );
-    let both = volume.mount(&["-o", "rw,rescue"]);
+    let both = volume.mount(&["-o", "rw,salvage"]);
     assert_eq!(both.code, Some(2), "{}", both.stderr);
-    let rescued = volume.mount(&["-o", "rescue"]);
+    let rescued = volume.mount(&["-o", "salvage"]);
     assert_eq!(rescued.code, Some(0), "{}", rescued.stderr);
     assert!(
         rescued.stderr.contains("passed over: damaged exfat image"),

@@ -46,7 +46,7 @@ const MASK: &str = "an octal number up to 777";
 
 const TABLE: &[(&str, Action)] = &[
     ("ro", Flag(|o| (o.rw_asked, o.ro_asked) = (false, true))),
-    ("rescue", Flag(|o| o.rescue = true)),
+    ("salvage", Flag(|o| o.rescue = true)),
     ("rw", Flag(|o| (o.rw_asked, o.ro_asked) = (true, false))),
     (
         "offset",

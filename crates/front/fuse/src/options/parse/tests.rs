@@ -34,7 +34,7 @@ fn every_value_is_set() {
     let options = parse(
         "ro,offset=1M,size=2G,device=/a,device=b\\,c,objects=/o,basedir=/b,basedir=c,verity=require,digest=ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB,uid=1000,gid=100,umask=027,allow_other,default_permissions,\
          auto_unmount,readahead=16M,cache=1G,threads=3,nolargeblocks,fsname=x\\,y\\\\z,\
-         subtype=other,suid,dev,noexec,rescue",
+         subtype=other,suid,dev,noexec,salvage",
     );
     let expected = MountOptions {
         offset: 1 << 20,

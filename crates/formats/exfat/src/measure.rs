@@ -5,6 +5,7 @@ use forerun_vfs::{Error, Measured, Result, read_head};
 use zerocopy::FromBytes;
 
 use crate::boot::{self, Boot};
+use crate::error::Check;
 use crate::ondisk::{ENTRY, LabelEntry, kind};
 
 /// Bytes of the root directory in which the label is looked for. Systems write it first.

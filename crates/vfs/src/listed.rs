@@ -276,6 +276,13 @@ impl<N: Clone> ListedBuilder<N> {
         node.is_some_and(|node| node.kind == FileType::Directory)
     }
 
+    /// Returns whether a node is a directory with entries.
+    #[must_use]
+    pub fn has_children(&self, place: ListedPlace) -> bool {
+        let children = self.children.get(&place.0);
+        children.is_some_and(|children| !children.is_empty())
+    }
+
     /// Creates a node without a name, with the data of an implied directory.
     ///
     /// # Errors

@@ -42,10 +42,18 @@ pub enum Check {
         "{path:?} is left out: the target of the symbolic link is empty, too long, or has a NUL"
     )]
     Symlink { path: String },
-    #[error("{path:?} has the unknown type {kind:?} and is taken as a file")]
-    Kind { path: String, kind: char },
-    #[error("the access control list of {path:?} is left out: {source}")]
-    Acl { path: String, source: AclError },
+    #[error("{path:?} is left out: {check}")]
+    LeftOut { path: String, check: Box<Check> },
+    #[error("{path:?}: {check}")]
+    Odd { path: String, check: Box<Check> },
+    #[error("{path:?} is left out: a directory is there that is not empty")]
+    NotEmpty { path: String },
+    #[error("the type {kind:?} is unknown and taken as a file")]
+    Kind { kind: char },
+    #[error("members of type {kind:?}, {what}, are not supported")]
+    NotSupported { kind: char, what: &'static str },
+    #[error("the access control list is left out: {0}")]
+    Acl(AclError),
     #[error("the archive has no two blocks of zeros at its end")]
     NoEnd,
     #[error("the bytes from here on are not part of the archive")]

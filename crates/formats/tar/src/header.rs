@@ -23,8 +23,9 @@ pub struct Header<'a> {
     pub family: Family,
 }
 
-/// Returns whether a block is a header by its magic, or by its checksum and contents if it has none.
-pub fn is_header(block: &[u8]) -> bool {
+/// Returns whether bytes begin with a header by its magic, or by its checksum and contents if it has none.
+pub fn is_header(bytes: &[u8]) -> bool {
+    let block = bytes.get(..BLOCK).unwrap_or(bytes);
     match family(block) {
         Family::Ustar | Family::Gnu => true,
         Family::V7 => is_plausible_v7(block),
@@ -41,7 +42,7 @@ fn family(block: &[u8]) -> Family {
 
 fn is_plausible_v7(block: &[u8]) -> bool {
     let named = block.first().is_some_and(|&first| first > b' ');
-    let known = matches!(block.get(156), Some(0 | b'0' | b'1' | b'2' | b'5'));
+    let known = matches!(block.get(156), Some(0 | b'0' | b'1' | b'2' | b'5' | b'V'));
     let rest = range(block, 257, BLOCK - 257);
     let empty = rest.len() == BLOCK - 257 && rest.iter().all(|&byte| byte == 0);
     named && known && empty && Header::parse(block).is_ok_and(|header| header.has_numbers())

@@ -107,23 +107,25 @@ impl Pass {
         match self.parser.feed(bytes)? {
             Found::Nothing => {}
             Found::Label(label) => self.facts.label = label,
-            Found::Member(member) => {
+            Found::Member(mut member) => {
                 self.facts.members += 1;
                 let (header, end) = (member.header, member.end);
                 progress = Progress::Open { header, end };
-                if let Some(kind) = member.unknown {
-                    let (path, kind) = (lossy(&member.path), char::from(kind));
-                    self.warn(header, Check::Kind { path, kind });
-                }
-                if let Some(source) = member.refused_acl.clone() {
-                    let path = lossy(&member.path);
-                    self.warn(header, Check::Acl { path, source });
-                }
                 if end > source_len {
                     let len = source_len;
                     return Err(Check::Cut { end, len }.at(header));
                 }
-                if let Some(check) = self.builder.add(*member)? {
+                for check in std::mem::take(&mut member.odd) {
+                    self.warn(header, check);
+                }
+                let refused = match member.left_out.take() {
+                    Some(check) => Some(Check::LeftOut {
+                        path: lossy(&member.path),
+                        check: Box::new(check),
+                    }),
+                    None => self.builder.add(*member)?,
+                };
+                if let Some(check) = refused {
                     self.facts.leave_out(header, check);
                 }
             }

@@ -4,7 +4,7 @@
 //! a stream. So the machine knows no source.
 
 use forerun_io::{u64_from, usize_from};
-use forerun_vfs::{AclError, Device, Error, Extent, FileType, Limits, Result, Timestamp};
+use forerun_vfs::{Device, Error, Extent, FileType, Limits, Result, Timestamp};
 
 use crate::error::Check;
 use crate::header::{BLOCK, Family, Header, is_header, sparse_extension, until_nul};
@@ -53,10 +53,10 @@ pub struct Member {
     /// The stored pieces of a sparse file, in order.
     pub pieces: Option<Vec<Piece>>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why an access control list is not among the attributes.
-    pub refused_acl: Option<AclError>,
-    /// The letter of a type that no specification names.
-    pub unknown: Option<u8>,
+    /// Why the member is no part of the tree.
+    pub left_out: Option<Check>,
+    /// Deviations that the member is kept in spite of.
+    pub odd: Vec<Check>,
     /// End of the data.
     pub end: u64,
 }
@@ -183,9 +183,8 @@ impl Parser {
         let at = self.at;
         let next = at + u64_from(BLOCK);
         if block.iter().all(|&byte| byte == 0) {
-            if self.extended > 0 {
-                return Err(Check::Record { record: 0 }.at(at));
-            }
+            // Extended headers of no file.
+            self.forget();
             self.zeros += 1;
             self.at = next;
             let zeros = self.zeros * u64_from(BLOCK);
@@ -195,7 +194,7 @@ impl Parser {
                 Found::Nothing
             });
         }
-        if self.zeros >= 2 && !(is_header(block) && Header::parse(block).is_ok()) {
+        if self.zeros > 0 && !(is_header(block) && Header::parse(block).is_ok()) {
             return Ok(self.end(true));
         }
         let header = Header::parse(block).map_err(|check| check.at(at))?;
@@ -227,9 +226,8 @@ impl Parser {
                 self.forget();
                 Ok(Found::Label(header.path()))
             }
-            kind @ (b'M' | b'N') => Err(Error::Unsupported(format!(
-                "tar members of type {:?} (at {at:#x}): archives of several volumes, old long names",
-                char::from(kind)
+            b'M' => Err(Error::Unsupported(format!(
+                "archives of several volumes (the file at {at:#x} began in another one)"
             ))),
             _ => self.member(&header).map_err(fail),
         }
@@ -258,8 +256,14 @@ impl Parser {
                 self.globals.add(bytes)?;
                 // A global header stands between members.
                 self.extended = 0;
+                let odd = self.globals.odd.drain(..).chain(self.globals.fatal.take());
+                self.records.odd.extend(odd);
             }
-            _ => self.records.add(bytes)?,
+            _ => {
+                // It replaces one before it.
+                self.records = Records::default();
+                self.records.add(bytes)?;
+            }
         }
         Ok(())
     }
@@ -267,50 +271,62 @@ impl Parser {
     fn member(&mut self, header: &Header<'_>) -> Result<Found, Check> {
         let (path, link) = (self.long_path.take(), self.long_link.take());
         let mut records = self.forget().over(&self.globals);
-        let refused_acl = records.lacking_acl();
-        let path = records.path.or(path).unwrap_or_else(|| header.path());
-        let (kind, unknown) = kind_of(header.kind(), &path);
+        let path = records
+            .path
+            .take()
+            .or(path)
+            .unwrap_or_else(|| header.path());
+        let (kind, mut left_out) = kind_of(header, &path);
         let stored = match (&kind, header.kind()) {
             // Programs disagree about the size of what has no data; none of them writes data.
             (Kind::HardLink, _) => 0,
             (Kind::Node(FileType::Regular), _) | (_, b'D') => {
-                records.size.map_or_else(|| header.size(), Ok)?
+                stored_len(header, records.size, records.sparse.size)?
             }
             _ => 0,
         };
-        let device = match kind {
-            Kind::Node(FileType::BlockDevice | FileType::CharDevice) => {
-                let (major, minor) = header.device()?;
-                Device { major, minor }
-            }
-            _ => Device::default(),
-        };
-        let mtime = match records.mtime {
-            Some(mtime) => mtime,
-            None => Timestamp {
-                seconds: header.mtime()?,
-                nanoseconds: 0,
-            },
-        };
+        let is_device = matches!(
+            kind,
+            Kind::Node(FileType::BlockDevice | FileType::CharDevice)
+        );
         let is_file = kind == Kind::Node(FileType::Regular);
+        let is_known = !is_file || matches!(header.kind(), 0 | b'0' | b'7' | b'S');
+        if !is_known && left_out.is_none() {
+            let kind = char::from(header.kind());
+            records.odd.push(Check::Kind { kind });
+        }
+        let mtime = records.mtime.unwrap_or_else(|| Timestamp {
+            seconds: or_noted(header.mtime(), |check| records.odd.push(check)),
+            nanoseconds: 0,
+        });
+        let odd = records.take_odd(&path);
+        left_out = left_out.or(records.fatal);
+        let mut refuse = |check| {
+            left_out.get_or_insert(check);
+        };
+        let (major, minor) = match is_device {
+            true => or_noted(header.device(), &mut refuse),
+            false => (0, 0),
+        };
+        let id = |record: Option<u32>, field| record.map_or(field, Ok);
         let link = records.link.or(link);
         let member = Member {
             header: self.at - u64_from(BLOCK),
             link: link.unwrap_or_else(|| header.link().to_vec()),
-            path,
             kind,
-            mode: header.mode()?,
-            uid: records.uid.map_or_else(|| header.uid(), Ok)?,
-            gid: records.gid.map_or_else(|| header.gid(), Ok)?,
+            mode: or_noted(header.mode(), &mut refuse),
+            uid: or_noted(id(records.uid, header.uid()), &mut refuse),
+            gid: or_noted(id(records.gid, header.gid()), &mut refuse),
             mtime,
-            device,
+            device: Device { major, minor },
             size: if is_file { stored } else { 0 },
             data: self.at,
             pieces: None,
             xattrs: records.xattrs,
-            refused_acl,
-            unknown,
+            left_out,
+            odd,
             end: self.at,
+            path,
         };
         let draft = Box::new(Draft {
             member,
@@ -357,10 +373,13 @@ impl Parser {
                 self.complete(draft, true)
             }
             (None | Some(0), None) if !sparse.has_map => self.complete(draft, false),
-            (major, _) => Err(Check::Value {
-                key: "GNU.sparse.major".to_string(),
-                value: format!("{major:?}.{:?}", sparse.minor),
-            }),
+            (major, _) => {
+                draft.member.left_out.get_or_insert_with(|| Check::Value {
+                    key: "GNU.sparse.major".to_string(),
+                    value: format!("{major:?}.{:?}", sparse.minor),
+                });
+                self.complete(draft, false)
+            }
         }
     }
 
@@ -382,38 +401,16 @@ impl Parser {
 
     fn map(&mut self, mut draft: Box<Draft>, mut text: MapText, block: &[u8]) -> Result<Found> {
         let at = draft.member.header;
-        let fail = |draft: &Draft| {
-            let piece = draft.map.len() / 2;
-            Check::SparseMap { piece }.at(at)
-        };
         self.at += u64_from(BLOCK);
-        draft.member.data = self.at;
-        let Some(stored) = draft.stored.checked_sub(u64_from(BLOCK)) else {
-            return Err(fail(&draft));
+        let taken = text.take(block, &mut draft.map);
+        let rest = draft.stored.checked_sub(u64_from(BLOCK));
+        let (Some(()), Some(stored)) = (taken, rest) else {
+            let piece = draft.map.len() / 2;
+            draft.member.left_out = Some(Check::SparseMap { piece });
+            return self.complete(draft, false).map_err(|check| check.at(at));
         };
+        draft.member.data = self.at;
         draft.stored = stored;
-        for &byte in block {
-            if text.left == Some(0) {
-                break;
-            }
-            match (byte, text.digits.len()) {
-                (b'0'..=b'9', 0..20) => text.digits.push(byte),
-                (b'\n', _) => {
-                    let number = decimal(&text.digits).ok_or_else(|| fail(&draft))?;
-                    text.digits.clear();
-                    match &mut text.left {
-                        left @ None => {
-                            *left = Some(number.checked_mul(2).ok_or_else(|| fail(&draft))?)
-                        }
-                        Some(left) => {
-                            *left -= 1;
-                            draft.map.push(number);
-                        }
-                    }
-                }
-                _ => return Err(fail(&draft)),
-            }
-        }
         self.bound(&draft)?;
         if text.left == Some(0) {
             return self.complete(draft, true).map_err(|check| check.at(at));
@@ -440,10 +437,60 @@ impl Parser {
         self.at = after(draft.member.data, draft.stored)?;
         draft.member.end = draft.member.data + draft.stored;
         if sparse {
-            draft.member.pieces = Some(pieces(&draft)?);
+            match pieces(&draft) {
+                Ok(pieces) => draft.member.pieces = Some(pieces),
+                Err(check) => draft.member.left_out = Some(check),
+            }
         }
         Ok(Found::Member(Box::new(draft.member)))
     }
+}
+
+impl MapText {
+    /// Takes a block of the text. Returns nothing if it is no map.
+    fn take(&mut self, block: &[u8], map: &mut Vec<u64>) -> Option<()> {
+        for &byte in block {
+            if self.left == Some(0) {
+                break;
+            }
+            match (byte, self.digits.len()) {
+                (b'0'..=b'9', 0..20) => self.digits.push(byte),
+                (b'\n', _) => {
+                    let number = decimal(&self.digits)?;
+                    self.digits.clear();
+                    match &mut self.left {
+                        left @ None => *left = Some(number.checked_mul(2)?),
+                        Some(left) => {
+                            *left -= 1;
+                            map.push(number);
+                        }
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+}
+
+/// Returns the length of a file's data in the archive.
+fn stored_len(header: &Header<'_>, record: Option<u64>, sparse: Option<u64>) -> Result<u64, Check> {
+    let Some(size) = record else {
+        return header.size();
+    };
+    // bsdtar writes the length of a sparse file as its size, if it is long. The header has the length of the data.
+    Ok(match header.size() {
+        Ok(stored) if sparse == record && stored > 0 => stored,
+        _ => size,
+    })
+}
+
+/// Returns a value, or notes why there is none.
+fn or_noted<T: Default>(value: Result<T, Check>, note: impl FnOnce(Check)) -> T {
+    value.unwrap_or_else(|check| {
+        note(check);
+        T::default()
+    })
 }
 
 /// Returns the offset of the block after data of `len` bytes at `at`.
@@ -486,20 +533,27 @@ fn pieces(draft: &Draft) -> Result<Vec<Piece>, Check> {
     Ok(pieces)
 }
 
-/// Returns the kind of a member, and its letter where no specification names it.
-fn kind_of(letter: u8, path: &[u8]) -> (Kind, Option<u8>) {
-    let kind = match letter {
-        // V7 has no type for directories.
-        0 | b'0' if path.ends_with(b"/") => FileType::Directory,
-        0 | b'0' | b'7' | b'S' => FileType::Regular,
-        b'1' => return (Kind::HardLink, None),
-        b'2' => FileType::Symlink,
-        b'3' => FileType::CharDevice,
-        b'4' => FileType::BlockDevice,
-        b'5' | b'D' => FileType::Directory,
-        b'6' => FileType::Fifo,
-        // POSIX: a file.
-        other => return (Kind::Node(FileType::Regular), Some(other)),
+/// Returns the kind of a member, and why such members are left out.
+fn kind_of(header: &Header<'_>, path: &[u8]) -> (Kind, Option<Check>) {
+    let refused = |what| {
+        let kind = char::from(header.kind());
+        Some(Check::NotSupported { kind, what })
     };
-    (Kind::Node(kind), None)
+    let (kind, refused) = match header.kind() {
+        // V7 has no type for directories.
+        0 | b'0' if path.ends_with(b"/") => (FileType::Directory, None),
+        b'1' => return (Kind::HardLink, None),
+        b'2' => (FileType::Symlink, None),
+        b'3' => (FileType::CharDevice, None),
+        b'4' => (FileType::BlockDevice, None),
+        b'5' | b'D' => (FileType::Directory, None),
+        b'6' => (FileType::Fifo, None),
+        b'N' => (FileType::Regular, refused("old long names")),
+        b'S' if header.family != Family::Gnu => {
+            (FileType::Regular, refused("sparse files of star"))
+        }
+        // POSIX: what is unknown is a file.
+        _ => (FileType::Regular, None),
+    };
+    (Kind::Node(kind), refused)
 }

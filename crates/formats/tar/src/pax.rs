@@ -5,11 +5,18 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, Timestamp};
 
 use crate::error::{Check, lossy};
+use crate::header::until_nul;
 
 /// Most extended attributes of a file: each is compared with all others.
 pub const XATTRS_MAX: usize = 1024;
-/// Longest value of an extended attribute, as Linux has them (`XATTR_SIZE_MAX`).
+/// Longest name and value of an extended attribute, as Linux has them (`XATTR_NAME_MAX`, `XATTR_SIZE_MAX`).
+const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 65_536;
+/// Most ignored records of a file that are kept for warnings.
+const ODD_MAX: usize = 16;
+
+/// How the keys of GNU's sparse files begin.
+const SPARSE: &[u8] = b"GNU.sparse.";
 
 /// The values that an extended header sets for the next file, or for all that follow.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +31,10 @@ pub struct Records {
     /// Why the text of an access control list, which would be this attribute, is not among the attributes.
     pub refused_acl: Option<(&'static [u8], AclError)>,
     pub sparse: Sparse,
+    /// Records that are ignored.
+    pub odd: Vec<Check>,
+    /// A record without which the file is not what it was.
+    pub fatal: Option<Check>,
 }
 
 /// The keys of GNU's sparse files.
@@ -41,19 +52,30 @@ pub struct Sparse {
 
 /// Returns whether a file can have such an attribute.
 pub fn can_be_xattr(name: &[u8], value: &[u8]) -> bool {
-    !name.is_empty() && value.len() <= XATTR_VALUE_MAX
+    let has_name = !name.is_empty() && name.len() <= XATTR_NAME_MAX && !name.contains(&0);
+    has_name && value.len() <= XATTR_VALUE_MAX
 }
 
 impl Records {
-    /// Adds the records of an extended header. Later records replace earlier ones.
+    /// Adds the records of an extended header. Later records replace earlier ones. Values that are not valid are ignored,
+    /// but for the size: without it, the next header is not found.
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), Check> {
         let mut rest = bytes;
         let mut record = 0;
         // Zeros behind the last record are padding.
         while !rest.is_empty() && rest.iter().any(|&byte| byte != 0) {
-            let fail = || Check::Record { record };
-            let (key, value, tail) = split(rest).ok_or_else(fail)?;
-            self.set(key, value)?;
+            let Some((key, value, tail)) = split(rest) else {
+                self.fatal.get_or_insert(Check::Record { record });
+                return Ok(());
+            };
+            match self.set(key, value) {
+                Err(check) if key == b"size" => return Err(check),
+                Err(check) if matches!(key, b"uid" | b"gid") || key.starts_with(SPARSE) => {
+                    self.fatal.get_or_insert(check);
+                }
+                Err(check) if self.odd.len() < ODD_MAX => self.odd.push(check),
+                Ok(()) | Err(_) => {}
+            }
             (rest, record) = (tail, record + 1);
         }
         Ok(())
@@ -65,7 +87,8 @@ impl Records {
             value: lossy(value),
         };
         if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-            self.xattr(name.to_vec(), value.to_vec()).ok_or_else(fail)?;
+            let name = keyword_decoded(name);
+            self.xattr(name, value.to_vec()).ok_or_else(fail)?;
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
             let name = percent_decoded(name).ok_or_else(fail)?;
             let value = match STANDARD_NO_PAD.decode(value) {
@@ -73,7 +96,7 @@ impl Records {
                 Err(_) => STANDARD.decode(value).map_err(|_| fail())?,
             };
             self.xattr(name, value).ok_or_else(fail)?;
-        } else if key.starts_with(b"GNU.sparse.") {
+        } else if key.starts_with(SPARSE) {
             self.sparse.set(key, value).ok_or_else(fail)?;
         } else {
             self.standard(key, value).ok_or_else(fail)?;
@@ -83,10 +106,9 @@ impl Records {
 
     /// Sets a standard key. An empty value takes back what was set before.
     fn standard(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
-        let is_set = !value.is_empty();
         match key {
-            b"path" => self.path = is_set.then(|| value.to_vec()),
-            b"linkpath" => self.link = is_set.then(|| value.to_vec()),
+            b"path" => self.path = name(value),
+            b"linkpath" => self.link = name(value),
             b"size" => self.size = optional(value, decimal)?,
             b"uid" => self.uid = optional(value, word)?,
             b"gid" => self.gid = optional(value, word)?,
@@ -108,8 +130,11 @@ impl Records {
             return None;
         }
         self.xattrs.retain(|(other, _)| *other != name);
+        if self.xattrs.len() == XATTRS_MAX {
+            return None;
+        }
         self.xattrs.push((name, value));
-        (self.xattrs.len() <= XATTRS_MAX).then_some(())
+        Some(())
     }
 
     /// Sets the attribute of an access control list, which the record has as text.
@@ -124,8 +149,19 @@ impl Records {
         }
     }
 
-    /// Returns why the member lacks an access control list. One that is there as an attribute as well is not lacking.
-    pub fn lacking_acl(&mut self) -> Option<AclError> {
+    /// Takes the deviations that the file at `path` is kept in spite of.
+    pub fn take_odd(&mut self, path: &[u8]) -> Vec<Check> {
+        let acl = self.lacking_acl().map(Check::Acl);
+        let odd = self.odd.drain(..).chain(acl);
+        odd.map(|check| Check::Odd {
+            path: lossy(path),
+            check: Box::new(check),
+        })
+        .collect()
+    }
+
+    /// Returns why the file lacks an access control list. One that is there as an attribute as well is not lacking.
+    fn lacking_acl(&mut self) -> Option<AclError> {
         let (name, error) = self.refused_acl.take()?;
         let is_there = self.xattrs.iter().any(|(other, _)| other == name);
         (!is_there).then_some(error)
@@ -146,7 +182,7 @@ impl Sparse {
         match key {
             b"GNU.sparse.major" => self.major = Some(decimal(value)?),
             b"GNU.sparse.minor" => self.minor = Some(decimal(value)?),
-            b"GNU.sparse.name" => self.name = Some(value.to_vec()),
+            b"GNU.sparse.name" => self.name = name(value),
             b"GNU.sparse.size" | b"GNU.sparse.realsize" => self.size = Some(decimal(value)?),
             b"GNU.sparse.numblocks" => self.has_map = true,
             b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
@@ -178,6 +214,12 @@ fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let record = record.get(space + 1..)?.strip_suffix(b"\n")?;
     let equals = record.iter().position(|&byte| byte == b'=')?;
     Some((record.get(..equals)?, record.get(equals + 1..)?, rest))
+}
+
+/// Returns a path. It ends with the first NUL, as every program has it; an empty one is none.
+fn name(value: &[u8]) -> Option<Vec<u8>> {
+    let name = until_nul(value);
+    (!name.is_empty()).then(|| name.to_vec())
 }
 
 /// Parses a value; an empty one is valid and means that there is none.
@@ -232,6 +274,22 @@ fn timestamp(bytes: &[u8]) -> Option<Timestamp> {
             nanoseconds: 1_000_000_000 - nanoseconds,
         },
     })
+}
+
+/// Decodes the name of an attribute as GNU tar writes it: only `=` and `%` are escaped.
+fn keyword_decoded(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = name;
+    while let Some((&first, tail)) = rest.split_first() {
+        let escaped = [(&b"%3D"[..], b'='), (b"%25", b'%')];
+        let escaped = escaped
+            .iter()
+            .find_map(|(code, byte)| Some((*byte, rest.strip_prefix(*code)?)));
+        let (byte, tail) = escaped.unwrap_or((first, tail));
+        out.push(byte);
+        rest = tail;
+    }
+    out
 }
 
 fn percent_decoded(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -294,7 +352,10 @@ mod tests {
             b"6 ab\nx",
             b"0 a=b\n",
         ] {
-            assert!(Records::default().add(bytes).is_err(), "{bytes:?}");
+            let mut records = Records::default();
+            records.add(bytes).unwrap();
+            let is_damaged = matches!(records.fatal, Some(Check::Record { .. }));
+            assert!(is_damaged, "{bytes:?}");
         }
         let mut records = Records::default();
         records

@@ -103,6 +103,12 @@ impl Builder {
         let Some(parent) = self.tree.directory(parents)? else {
             return Ok(Some(Check::Parent { path }));
         };
+        let is_dir = member.kind == Kind::Node(FileType::Directory);
+        let old = self.tree.child(parent, name);
+        // Programs that unpack a layer remove the directory, and tar does not.
+        if !is_dir && !self.is_layer && old.is_some_and(|old| self.tree.has_children(old)) {
+            return Ok(Some(Check::NotEmpty { path }));
+        }
         self.place(parent, name, member, linked)?;
         Ok(None)
     }

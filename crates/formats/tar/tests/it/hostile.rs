@@ -28,25 +28,16 @@ fn damage_is_named_with_its_place() {
     check(&file[..1000], "ends at 1112");
     check(&file[..200], "ends at 512");
     check(&archive(&[member(b'M', b"a", b"", b"")]), "several volumes");
-    check(&archive(&[member(b'x', b"x", b"", b"9 a=b\n")]), "record 0");
-    check(
-        &archive(&[member(b'x', b"x", b"", &record("path", b"a"))]),
-        "record",
-    );
     let mut huge = member(b'L', b"x", b"", b"");
     huge[124..136].copy_from_slice(b"77777777777\0");
     sum(&mut huge);
     check(&archive(&[huge]), "more than 1048576");
-    let map = [
-        record("GNU.sparse.size", b"9"),
-        record("GNU.sparse.map", b"5,5"),
-    ]
-    .concat();
-    let sparse = [
-        member(b'x', b"x", b"", &map),
+    // Without the size, the next header is not found.
+    let size = [
+        member(b'x', b"x", b"", &record("size", b"x")),
         member(b'0', b"a", b"", b"abcde"),
     ];
-    check(&archive(&sparse), "piece 0");
+    check(&archive(&size), "the value of size");
 }
 
 #[test]

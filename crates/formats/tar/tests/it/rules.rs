@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use forerun_vfs::{FileSystem, FileType, Inferred, Place};
 
-use crate::common::{archive, member, node, open, record};
+use crate::common::{archive, member, node, open, record, sum, xattrs};
 
 fn kinds(members: &[Vec<u8>], expected: &[(&str, Option<FileType>)], warnings: usize) {
     let fs = open(&archive(members));
@@ -31,11 +31,13 @@ fn later_members_replace_earlier_ones() {
     let inside = member(b'0', b"a/b", b"", b"");
     let file = member(b'0', b"a", b"", b"");
     let dir = member(b'5', b"a/", b"", b"");
+    // tar removes no directory that has entries.
     kinds(
         &[inside.clone(), file.clone()],
-        &[("a", FILE), ("a/b", None)],
-        0,
+        &[("a", DIR), ("a/b", FILE)],
+        1,
     );
+    kinds(&[dir.clone(), file.clone()], &[("a", FILE)], 0);
     kinds(
         &[file.clone(), dir.clone(), inside.clone()],
         &[("a/b", FILE)],
@@ -177,4 +179,190 @@ fn directories_that_only_paths_name_are_implied() {
             "{path:?}"
         );
     }
+}
+
+/// Creates a member whose header is changed before its checksum is set.
+fn changed(kind: u8, name: &[u8], data: &[u8], fields: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut made = member(kind, name, b"", data);
+    for (at, bytes) in fields {
+        made[*at..*at + bytes.len()].copy_from_slice(bytes);
+    }
+    sum(&mut made);
+    made
+}
+
+#[test]
+fn archives_without_a_magic_number_are_recognised() {
+    let fields: &[(usize, &[u8])] = &[(257, &[0; 8])];
+    for kind in [0, b'0', b'5', b'V'] {
+        let mut bytes = changed(kind, b"a", b"", fields);
+        // A probe gets more bytes than a header.
+        bytes.extend([7; 4096]);
+        assert!((forerun_tar::FORMAT.probe)(&bytes), "{kind}");
+    }
+}
+
+#[test]
+fn empty_numbers_are_zero() {
+    let fields: &[(usize, &[u8])] = &[(108, &[0; 8]), (116, b"        "), (136, &[0; 12])];
+    let fs = open(&archive(&[changed(b'0', b"a", b"", fields)]));
+    let found = fs.metadata(node(&fs, "a").unwrap()).unwrap();
+    assert_eq!((found.uid, found.gid, found.mtime.seconds), (0, 0, 0));
+}
+
+#[test]
+fn a_field_that_is_no_number_costs_its_member_only() {
+    let last = || member(b'0', b"last", b"", b"");
+    for (at, len) in [(100, 8), (108, 8), (116, 8)] {
+        let fields: &[(usize, &[u8])] = &[(at, &vec![b'9'; len])];
+        let members = [changed(b'0', b"a", b"data", fields), last()];
+        kinds(&members, &[("a", None), ("last", FILE)], 1);
+        assert_eq!(open(&archive(&members)).volume().left_out, 1);
+    }
+    let fields: &[(usize, &[u8])] = &[(329, b"99999999")];
+    let members = [changed(b'3', b"a", b"", fields), last()];
+    kinds(&members, &[("a", None), ("last", FILE)], 1);
+    // A time is not worth a member.
+    let fields: &[(usize, &[u8])] = &[(136, b"999999999999")];
+    let members = [changed(b'0', b"a", b"data", fields), last()];
+    kinds(&members, &[("a", FILE), ("last", FILE)], 1);
+}
+
+#[test]
+fn records_that_are_not_valid_cost_as_little_as_they_can() {
+    let check = |records: &[u8], kind, warnings| {
+        let members = [
+            member(b'x', b"x", b"", records),
+            member(b'0', b"a", b"", b"data"),
+            member(b'0', b"last", b"", b""),
+        ];
+        kinds(&members, &[("a", kind), ("last", FILE)], warnings);
+    };
+    let long = vec![b'v'; 70_000];
+    for (key, value, kind) in [
+        ("mtime", &b"999xxx9324.4"[..], FILE),
+        ("SCHILY.xattr.user.a\0b", b"1", FILE),
+        ("SCHILY.xattr.user.long", &long, FILE),
+        ("LIBARCHIVE.xattr.user.a", b"!", FILE),
+        ("uid", b"4294967296", None),
+        ("gid", b"x", None),
+        ("GNU.sparse.size", b"x", None),
+        ("GNU.sparse.major", b"2", None),
+    ] {
+        check(&record(key, value), kind, 1);
+    }
+    // What follows a damaged record is not known, and may be the name.
+    check(b"9 a=b\n", None, 1);
+    check(b"", FILE, 0);
+}
+
+#[test]
+fn an_extended_header_replaces_the_one_before_it() {
+    let members = [
+        member(b'x', b"x", b"", &record("path", b"first")),
+        member(b'x', b"x", b"", &record("linkpath", b"target")),
+        member(b'2', b"link", b"", b""),
+        // One of no file.
+        member(b'x', b"x", b"", &record("path", b"none")),
+        vec![0; 512],
+        member(b'0', b"last", b"", b""),
+    ];
+    let link = Some(FileType::Symlink);
+    let expected = [
+        ("link", link),
+        ("first", None),
+        ("none", None),
+        ("last", FILE),
+    ];
+    kinds(&members, &expected, 0);
+}
+
+#[test]
+fn one_block_of_zeros_may_end_an_archive() {
+    let mut bytes = member(b'0', b"a", b"", b"");
+    bytes.extend([0; 512]);
+    bytes.extend([7; 1024]);
+    let fs = open(&bytes);
+    assert!(node(&fs, "a").is_some());
+    assert_eq!(fs.volume().warnings.len(), 1);
+}
+
+#[test]
+fn names_in_records_end_with_a_nul_and_those_of_attributes_are_decoded() {
+    let records = [
+        record("path", b"name\0rest"),
+        record("SCHILY.xattr.user.a%3Db%25c%20", b"1"),
+    ];
+    let fs = open(&archive(&[
+        member(b'x', b"x", b"", &records.concat()),
+        member(b'0', b"a", b"", b""),
+    ]));
+    let expected = vec![(b"user.a=b%c%20".to_vec(), b"1".to_vec())];
+    assert_eq!(xattrs(&fs, "name"), expected);
+}
+
+#[test]
+fn a_map_that_is_not_valid_costs_its_file_only() {
+    for text in [
+        &b"x\n"[..],
+        b"1\n9\n9\n",
+        b"1\n0\n3\n",
+        b"99999999999999999999\n",
+    ] {
+        let mut map = text.to_vec();
+        map.resize(512, 0);
+        map.extend(b"abcdef");
+        let records = [
+            record("GNU.sparse.major", b"1"),
+            record("GNU.sparse.minor", b"0"),
+            record("GNU.sparse.realsize", b"10"),
+        ];
+        // Three bytes of data that no piece names are no padding.
+        map.resize(1500, 1);
+        let members = [
+            member(b'x', b"x", b"", &records.concat()),
+            member(b'0', b"holes", b"", &map),
+            member(b'0', b"last", b"", b""),
+        ];
+        kinds(&members, &[("holes", None), ("last", FILE)], 1);
+    }
+}
+
+#[test]
+fn the_size_of_a_sparse_file_may_be_its_length() {
+    // bsdtar writes that for files of 8 GiB and more.
+    let records = [
+        record("size", b"10737418244"),
+        record("GNU.sparse.major", b"1"),
+        record("GNU.sparse.minor", b"0"),
+        record("GNU.sparse.realsize", b"10737418244"),
+    ];
+    let mut map = b"1\n10737418240\n4\n".to_vec();
+    map.resize(512, 0);
+    map.extend(b"last");
+    let fs = open(&archive(&[
+        member(b'x', b"x", b"", &records.concat()),
+        member(b'0', b"holes", b"", &map),
+        member(b'0', b"last", b"", b""),
+    ]));
+    let found = fs.metadata(node(&fs, "holes").unwrap()).unwrap();
+    assert_eq!(found.size, 10_737_418_244);
+    assert!(node(&fs, "last").is_some());
+}
+
+#[test]
+fn members_whose_form_is_not_supported_are_left_out() {
+    let members = [
+        member(b'N', b"names", b"", b"Rename a to b"),
+        member(b'S', b"star", b"", b"data"),
+        member(b'Q', b"odd", b"", b"data"),
+        member(b'0', b"last", b"", b""),
+    ];
+    let expected = [
+        ("names", None),
+        ("star", None),
+        ("odd", FILE),
+        ("last", FILE),
+    ];
+    kinds(&members, &expected, 3);
 }

@@ -110,7 +110,6 @@ impl<'b> ZtocEntry<'b> {
         let header = header.ok_or(EntryCheck::Place { offset: data, end })?;
         let modified = str::from_utf8(self.modified).unwrap_or("not UTF-8");
         let mut records = self.attributes()?;
-        let refused_acl = records.lacking_acl();
         Ok(Member {
             // The header is before the data, whatever other headers are before it.
             header,
@@ -123,9 +122,9 @@ impl<'b> ZtocEntry<'b> {
             size,
             data,
             pieces: None,
+            left_out: None,
+            odd: records.take_odd(self.name),
             xattrs: records.xattrs,
-            refused_acl,
-            unknown: None,
             end,
             path: self.name.to_vec(),
             link: self.link.to_vec(),

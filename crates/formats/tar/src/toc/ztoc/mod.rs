@@ -198,7 +198,7 @@ fn index(
             let what = format!("the sparse file {name:?} in a table of contents of SOCI");
             return Err(Error::Unsupported(what));
         }
-        let member = entry.member().map_err(|error| match error {
+        let mut member = entry.member().map_err(|error| match error {
             entry::EntryError::Flat(error) => bad(error),
             entry::EntryError::Check(what) => refused(what),
         })?;
@@ -212,9 +212,8 @@ fn index(
         end = member.end.next_multiple_of(u64_from(BLOCK));
         facts.members += 1;
         let header = member.header;
-        if let Some(source) = member.refused_acl.clone() {
-            let path = name.clone();
-            facts.warn(header, Check::Acl { path, source });
+        for check in std::mem::take(&mut member.odd) {
+            facts.warn(header, check);
         }
         match builder.add(member)? {
             None => {}

@@ -89,11 +89,15 @@ impl Attributes {
         (mode(self.mode), self.mode & !defaults.bits != 0)
     }
 
-    fn owner_to_set(&self, defaults: Option<Defaults>) -> Option<(Uid, Gid)> {
+    /// Returns the owner to set. The largest number is none: chown(2) would leave the file to this process.
+    fn owner_to_set(&self, defaults: Option<Defaults>) -> Option<Result<(Uid, Gid), Errno>> {
         let (uid, gid) = self
             .owner
             .filter(|&owner| defaults.is_none_or(|defaults| owner != defaults.owner))?;
-        Some((Uid::from_raw(uid), Gid::from_raw(gid)))
+        if uid == u32::MAX || gid == u32::MAX {
+            return Some(Err(Errno::INVAL));
+        }
+        Some(Ok((Uid::from_raw(uid), Gid::from_raw(gid))))
     }
 
     pub fn set(
@@ -104,8 +108,9 @@ impl Attributes {
         lost: &mut Lost<'_>,
     ) {
         let mut bits = self.mode;
-        if let Some((uid, gid)) = self.owner_to_set(defaults)
-            && let Err(error) = change_owner(&fd, uid, gid)
+        let change = |(uid, gid)| change_owner(&fd, uid, gid);
+        if let Some(owner) = self.owner_to_set(defaults)
+            && let Err(error) = owner.and_then(change)
         {
             lost(Loss::Owner, error);
             // The owner could not be set, and another owner must not get the set-ID bits.
@@ -133,12 +138,14 @@ impl Attributes {
         lost: &mut Lost<'_>,
     ) {
         let mut bits = self.mode;
-        if let Some((uid, gid)) = self.owner_to_set(defaults) {
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            if let Err(error) = rustix::fs::chownat(dir, name, Some(uid), Some(gid), flags) {
-                lost(Loss::Owner, error);
-                bits &= 0o1777;
-            }
+        let change = |(uid, gid)| {
+            rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+        };
+        if let Some(owner) = self.owner_to_set(defaults)
+            && let Err(error) = owner.and_then(change)
+        {
+            lost(Loss::Owner, error);
+            bits &= 0o1777;
         }
         if !self.xattrs.is_empty() {
             // There is no lsetxattrat(2). The path leads through the directory's descriptor, and

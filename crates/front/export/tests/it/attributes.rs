@@ -90,6 +90,33 @@ fn root_keeps_owners_and_maps_them() {
 }
 
 #[test]
+fn an_owner_that_the_system_cannot_have_is_lost_with_its_bits() {
+    if !require::root() {
+        return;
+    }
+    let mut builder = MemFsBuilder::new();
+    let node = builder.file("file", [Piece::Inline(b"x".to_vec())]);
+    builder.metadata(node, |metadata| {
+        (metadata.uid, metadata.gid, metadata.mode) = (u32::MAX, 8, 0o6777);
+    });
+    let link = builder.symlink("link", b"file");
+    builder.metadata(link, |metadata| metadata.gid = u32::MAX);
+    let image = builder.build();
+    let dir = temp_dir("owners");
+    let options = ExtractOptions {
+        special_bits: true,
+        ..ExtractOptions::default()
+    };
+    let report = all(&image, dir.path(), &options);
+    let told: Vec<_> = report.shortfalls.iter().collect();
+    let [lost] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((lost.loss, lost.count), (Loss::Owner, 2));
+    assert_eq!(id(&dir.path().join("file")), (0, 0, 0o777));
+}
+
+#[test]
 fn bits_are_dropped_and_told_and_the_umask_applies_when_asked() {
     let image = owned().build();
     let dir = temp_dir("bits");

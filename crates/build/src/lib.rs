@@ -1,7 +1,7 @@
 //! The start of every writer: a tree of nodes whose contents stay at their source.
 //!
-//! [`scan`] makes one from a directory, [`read_tar`] from a tar stream; [`apply_manifest`] makes or
-//! changes one by a list of entries. The library makes one from an image of any format. [`Owners`], [`Times`]
+//! [`scan`] makes one from a directory; [`apply_manifest`] makes or changes one by a list of entries. The library makes
+//! one from an image of any format, and so from an archive. [`Owners`], [`Times`]
 //! and [`XattrFilter`] then change all nodes alike. A writer walks the tree ([`WalkedTree`]) and streams the
 //! contents into its output ([`fetch_files`]).
 
@@ -24,7 +24,6 @@ mod run_hasher;
 mod scan;
 mod sparse;
 mod stream;
-mod tar;
 mod time;
 mod times;
 mod tree;
@@ -33,7 +32,7 @@ mod walked;
 mod whiteouts;
 mod xattr_filter;
 
-pub use content::{Content, ContentSource, SparseParts, is_zero};
+pub use content::{Content, ContentSource, is_zero};
 pub use exact::{ExactStream, Unreadable, read_whole};
 pub use fetch::{ContentHash, RepeatedLens, WHOLE, fetch_files, read_small};
 pub use host::HostFile;
@@ -52,7 +51,6 @@ pub use priorities::Priorities;
 pub use run_hasher::RunHasher;
 pub use scan::{NamedSource, OtherFilesystems, ScanOptions, scan, scan_readable, scan_sources};
 pub use stream::ContentStream;
-pub use tar::{TarInput, TarOptions, read_tar};
 pub use time::parse_time;
 pub use times::Times;
 pub use tree::{BuildError, NewNode, NodeIndex, NodeKind, Tree};

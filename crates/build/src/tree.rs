@@ -88,14 +88,6 @@ pub enum BuildError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The tar stream could not be read.
-    #[error("tar entry {entry}: {source}")]
-    Tar {
-        /// Path of the entry, or its position if it has no path.
-        entry: String,
-        /// The error of the stream.
-        source: io::Error,
-    },
     /// A line of a manifest, a priority list or another such file.
     #[error("{}:{line}: {source}", file.display())]
     Line {

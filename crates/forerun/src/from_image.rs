@@ -13,7 +13,7 @@ use forerun_build::{
 };
 use forerun_engine::Reader;
 use forerun_io::{u64_from, usize_from};
-use forerun_vfs::{Bound, Error, FileSum, FileType, Held, Metadata, NodeId, WalkEntry};
+use forerun_vfs::{Bound, Error, FileSum, FileType, Held, Metadata, NodeId, Timestamp, WalkEntry};
 
 /// Which parts of an image are copied.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,8 @@ pub struct ImageOptions {
     /// Whether to copy extended attributes. Without them, files get the modes that they have
     /// without POSIX ACLs.
     pub xattrs: bool,
+    /// The time of directories that only the paths of an archive name, in place of the epoch.
+    pub implied: Option<Timestamp>,
 }
 
 /// Reads the tree of an image. Hard links stay hard links. The reader's limits apply;
@@ -71,6 +73,7 @@ fn copied(
         reader,
         reads: is_salvage,
         xattrs: options.xattrs,
+        implied: options.implied,
         has_xattrs: reader.fs().volume().has_xattrs,
         tree: Tree::default(),
         links: HashMap::new(),
@@ -142,6 +145,7 @@ const NAME: usize = 80;
 struct Copy<'r> {
     reader: &'r Reader,
     xattrs: bool,
+    implied: Option<Timestamp>,
     has_xattrs: bool,
     /// Whether to read each file to find damage.
     reads: bool,
@@ -218,6 +222,12 @@ impl Copy<'_> {
         let mut new = NewNode::new(kind, metadata.mode);
         (new.uid, new.gid) = (metadata.uid, metadata.gid);
         new.mtime = metadata.mtime;
+        let inferred = self.reader.fs().capabilities().inferred;
+        if let (Some(time), Some(inferred)) = (self.implied, inferred)
+            && inferred.is_implied(node)
+        {
+            new.mtime = time;
+        }
         if self.has_xattrs {
             let mut bytes = 0;
             let keep = &mut |name: &[u8], value: &[u8]| {

@@ -189,7 +189,7 @@ mod tests {
             "engine/src/a.rs",
             "// as romfs does\nif format == \"erofs\" {}",
         ),
-        ("build/src/a.rs", "fn start(input: TarInput) {}"),
+        ("build/src/a.rs", "fn start(tar: TarWords) {}"),
         ("forerun/src/registry.rs", "forerun_romfs::FORMAT,"),
     ];
 

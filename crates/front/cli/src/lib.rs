@@ -28,8 +28,8 @@ use std::process::ExitCode;
 use clap::{FromArgMatches, Subcommand};
 use forerun_compat as compat;
 use forerun_console::{
-    advice, args, columns, confine, context, error, escape, exit, interrupt, json, layers, log,
-    losses, names, output, partition, patience, place, progress, remote, role, secrets, size,
+    advice, archive, args, columns, confine, context, error, escape, exit, interrupt, json, layers,
+    log, losses, names, output, partition, patience, place, progress, remote, role, secrets, size,
     source, spool, stdin, target, values,
 };
 #[cfg(feature = "network")]

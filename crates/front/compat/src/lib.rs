@@ -24,12 +24,13 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use forerun::Limits;
+use forerun::build::{ImageOptions, Tree};
 use forerun_console::{
-    args, columns, confine, context, error, escape, exit, interrupt, log, losses, output, place,
-    progress, secrets, size, source, stdin, target, values,
+    archive, args, columns, confine, context, error, escape, exit, interrupt, log, losses, output,
+    place, progress, secrets, shifted, size, source, stdin, target, values,
 };
 
+use archive::Archive;
 use args::{Global, Limit, LimitArgs};
 use context::Context;
 use error::{Failure, reason};
@@ -50,10 +51,22 @@ struct Start<'s> {
 
 /// Returns the bounds on an archive: by its length alone, a sparse file of moderate size would be refused, and these
 /// programs have no option for that.
-fn archive_limits() -> Limits {
-    let mut limits = Limits::default();
-    limits.total_bytes = 4 << 40;
-    limits
+fn archive_limits() -> LimitArgs {
+    LimitArgs {
+        limits: vec![Limit::TotalBytes(4 << 40)],
+    }
+}
+
+/// Reads all of an archive but the contents of files. A member that has no place in the tree is an error: these programs
+/// have no status for an image that lacks it.
+fn read_archive(archive: Archive, options: &ImageOptions) -> error::Result<Tree> {
+    let name = archive.name();
+    let (tree, info) = archive.read(&quiet(), options)?;
+    if info.left_out == 0 {
+        return Ok(tree);
+    }
+    let message = info.warnings.join("; ");
+    Err(Failure::new(Exit::Source, "left_out", message).of(name))
 }
 
 /// Returns the bounds on an image: these programs have none on the bytes of files, and no option for one.

@@ -46,13 +46,6 @@ impl From<BuildError> for Failure {
                 "pattern",
                 Some("quote patterns so that the shell leaves them alone"),
             ),
-            BuildError::Tar { .. } => (
-                Exit::Source,
-                "input",
-                Some(
-                    "INPUT is a directory or a tar archive that is not compressed; forerun convert takes an image",
-                ),
-            ),
             BuildError::Format { .. } => (
                 Exit::Format,
                 "does_not_fit",

@@ -5,6 +5,7 @@
 //! Nothing here knows a command.
 
 pub mod advice;
+pub mod archive;
 pub mod args;
 pub mod columns;
 pub mod confine;

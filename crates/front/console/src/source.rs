@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ fn prepare_one(context: &Context, args: &ImageArgs) -> Result<PreparedImage> {
         layer_count::allow_open_files();
         None
     } else {
-        Some(open_file(&args.image).map_err(named)?)
+        Some(open_file(context, &args.image).map_err(named)?)
     };
     let args = &match &source {
         Some(source) => partition::place(args, source).map_err(named)?,
@@ -232,6 +233,12 @@ pub fn prepare_file(args: &ImageArgs, file: Option<File>) -> Result<PreparedImag
 impl PreparedImage {
     pub fn name(&self) -> String {
         image_name(&self.args)
+    }
+
+    /// Returns whether its file ends where the image would begin.
+    pub fn is_empty(&self) -> bool {
+        let file = self.file.as_ref();
+        file.is_some_and(|file| file.len() <= self.options.offset)
     }
 
     pub fn sandbox(&self) -> Sandbox {
@@ -395,12 +402,16 @@ fn observe_remotes(context: &Context, events: Option<&Arc<dyn EventSink>>) {
     }
 }
 
-fn open_file(path: &Path) -> Result<FileSource> {
+fn open_file(context: &Context, path: &Path) -> Result<FileSource> {
     let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
     let metadata = file.metadata().map_err(|error| Failure::source(&error))?;
     if metadata.is_dir() {
         let hint = "forerun pack makes an image of a directory";
         return Err(Failure::new(Exit::Source, "io", "is a directory, not an image").hint(hint));
+    }
+    if metadata.file_type().is_fifo() {
+        // One that the shell made of a command, as in `forerun ls <(xz -dc IMAGE.xz)`.
+        return stdin::copied(context, file, &path.display().to_string());
     }
     FileSource::from_file(file).map_err(|error| Failure::source(&error))
 }

@@ -1,4 +1,4 @@
-//! The image or archive on standard input.
+//! The image on standard input or in another pipe.
 //!
 //! Images need random access, which a redirected file or device has. A pipe is first copied to an
 //! unnamed temporary file, which vanishes with the process.
@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use forerun::build::{TarInput, spool_dir, spool_file};
+use forerun::build::{spool_dir, spool_file};
 use forerun_io::FileSource;
 
 use crate::args::is_stdin;
@@ -28,17 +28,18 @@ pub fn open(context: &Context) -> Result<FileSource> {
     let inherited = File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?);
     let kind = inherited.metadata().map_err(failed)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
-        return copied(context, inherited);
+        return copied(context, inherited, "standard input");
     }
     // Opened again, because a lock on the inherited description would stay with the caller.
     let file = File::open("/proc/self/fd/0").unwrap_or(inherited);
     FileSource::from_file(file).map_err(failed)
 }
 
-fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
+/// Copies a pipe, which messages call `name`.
+pub fn copied(context: &Context, mut pipe: File, name: &str) -> Result<FileSource> {
     let failed = |error: io::Error| {
         let message = format!(
-            "standard input is not seekable, and copying it to {} failed: {}",
+            "{name} is not seekable, and copying it to {} failed: {}",
             spool_dir().display(),
             reason(&error)
         );
@@ -48,30 +49,10 @@ fn copied(context: &Context, mut pipe: File) -> Result<FileSource> {
     let mut copy = spool_file().map_err(failed)?;
     let len = io::copy(&mut pipe, &mut copy).map_err(failed)?;
     context.note(&format!(
-        "standard input is not seekable: copied {} to a temporary file",
+        "{name} is not seekable: copied {} to a temporary file",
         size::human(len)
     ));
     FileSource::from_file(copy).map_err(failed)
-}
-
-/// Opens a tar archive. `-` is standard input.
-pub fn open_tar(input: &Path) -> Result<TarInput> {
-    let failed = |error: io::Error| Failure::source(&error).of(input_name(input));
-    let file = if is_stdin(input) {
-        let stdin = io::stdin();
-        if stdin.is_terminal() {
-            let failure = Failure::usage("standard input is a terminal, not a tar archive");
-            return Err(failure.hint("tar -c DIR | forerun pack ... - OUTPUT"));
-        }
-        File::from(stdin.as_fd().try_clone_to_owned().map_err(failed)?)
-    } else {
-        File::open(input).map_err(failed)?
-    };
-    Ok(if file.metadata().map_err(failed)?.is_file() {
-        TarInput::File(file)
-    } else {
-        TarInput::Stream(Box::new(file))
-    })
 }
 
 pub fn input_name(input: &Path) -> String {

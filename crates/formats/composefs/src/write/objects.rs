@@ -156,7 +156,7 @@ fn store_long(
             let link = options.hard_links;
             additions.add(digest, job.len, Source::File { file, link })
         }
-        Content::Part { .. } | Content::Sparse(_) | Content::Bytes(_) | Content::Other(_) => {
+        Content::Part { .. } | Content::Bytes(_) | Content::Other(_) => {
             let stream = job.content.open(job.len)?;
             additions.add(digest, job.len, Source::Stream(stream))
         }

@@ -124,6 +124,7 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     let options = ImageOptions {
         exclude,
         xattrs: changes.want_xattrs(),
+        implied: None,
     };
     let name = image_name(&image_args);
     let mut skipped = Skipped::default();

@@ -32,6 +32,20 @@ fn an_image_on_standard_input() {
 }
 
 #[test]
+fn an_image_in_a_named_pipe_is_copied() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let script = "mkfifo pipe && { cat a.img > pipe & } && \"$0\" cat pipe big";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_forerun")]);
+    let ran = ran(shell.current_dir(fixture.path("")).output().unwrap());
+    assert!(ran.stdout == big());
+    let told = "forerun: pipe is not seekable: copied 2.9 MiB to a temporary file\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), told));
+}
+
+#[test]
 fn pack_and_cat_through_a_pipe() {
     let fixture = Fixture::tree();
     let mut pack = fixture

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use forerun_testkit::{eventually, require};
 use serde_json::json;
 
-use crate::common::{BIG, Fixture, big, command};
+use crate::common::{BIG, Fixture, big, command, ran};
 
 fn tree(dir: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
@@ -231,6 +231,16 @@ fn pack_takes_tar_from_a_file_and_from_a_pipe() {
     fixture
         .run_piped(&[&pack[..], &["-", "pipe.img"]].concat(), tar)
         .ok();
+    // From where the caller has read to.
+    let script =
+        "{ head -c 512 >/dev/null; \"$0\" pack -q --format romfs - rest.img; } < padded.tar";
+    let padded = [&[b'x'; 512][..], &fs::read(fixture.path("a.tar")).unwrap()].concat();
+    fs::write(fixture.path("padded.tar"), padded).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_forerun")]);
+    ran(shell.current_dir(fixture.path("")).output().unwrap()).ok();
+    let made = fs::read(fixture.path("file.img")).unwrap();
+    assert!(made == fs::read(fixture.path("rest.img")).unwrap());
     let made = fs::read(fixture.path("file.img")).unwrap();
     assert!(made == fs::read(fixture.path("pipe.img")).unwrap());
     assert!(fixture.run(&["cat", "file.img", "hard"]).ok().stdout == big());

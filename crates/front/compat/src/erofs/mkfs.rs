@@ -8,23 +8,23 @@ use std::sync::Arc;
 
 use forerun::Writer;
 use forerun::build::{
-    Owners, Patterns, ScanOptions, TarInput, TarOptions, Times, Tree, overlay_whiteouts, read_tar,
-    scan, strip_whiteouts,
+    ImageOptions, Owners, Patterns, ScanOptions, Times, Tree, overlay_whiteouts, scan,
+    strip_whiteouts,
 };
 use forerun::vfs::Timestamp;
 use forerun_sandbox::Sandbox;
 
 use super::mkfs_options::{MkErofs, parse};
 use super::{tell, usage};
+use crate::archive::Archive;
 use crate::confine::{TREES, check_emulator};
 use crate::context::Context;
 use crate::error::{Failure, Result, reason};
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::options::{Manual, print};
-use crate::stdin::open_tar;
 use crate::target::Target;
-use crate::{Commands, Start, archive_limits, begin};
+use crate::{Commands, Start, archive_limits, begin, read_archive};
 
 #[cfg(test)]
 pub use super::mkfs_options::{EXTENDED, TABLE};
@@ -64,7 +64,10 @@ fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
         check_source(source)?;
     }
     let archive = match (call.tar, &call.source) {
-        (true, source) => Some(open_tar(source.as_deref().unwrap_or(Path::new("-")))?),
+        (true, source) => {
+            let source = source.as_deref().unwrap_or(Path::new("-"));
+            Some(Archive::open(context, source, archive_limits())?)
+        }
         (false, _) => None,
     };
     let output = match call.image.as_encoded_bytes() {
@@ -121,16 +124,16 @@ fn check_source(source: &Path) -> Result<()> {
 }
 
 /// Reads all but the contents of files. `skip`: files by device and inode number.
-fn read(call: &MkErofs, archive: Option<TarInput>, skip: Vec<(u64, u64)>) -> Result<Tree> {
+fn read(call: &MkErofs, archive: Option<Archive>, skip: Vec<(u64, u64)>) -> Result<Tree> {
     let exclude = excluded(call);
     Ok(match archive {
         Some(archive) => {
-            let options = TarOptions {
+            let options = ImageOptions {
                 exclude,
-                limits: archive_limits(),
-                ..TarOptions::default()
+                xattrs: true,
+                implied: None,
             };
-            read_tar(archive, &options)?
+            read_archive(archive, &options)?
         }
         None => {
             let options = ScanOptions {

@@ -1,16 +1,13 @@
 //! The sources of an image, and the tree that they make.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read, Seek};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use forerun::Limits;
 use forerun::build::{
-    BuildError, NamedSource, PseudoDefinitions, PseudoRules, ScanOptions, TarInput, TarOptions,
-    Tree, read_tar, scan, scan_readable, scan_sources,
+    BuildError, ImageOptions, NamedSource, Patterns, PseudoDefinitions, PseudoRules, ScanOptions,
+    Tree, scan, scan_readable, scan_sources,
 };
 use forerun::vfs::Timestamp;
 use forerun_sandbox::Sandbox;
@@ -19,9 +16,10 @@ use super::call::{Definition, MakeCall};
 use super::changes::{self, MakeTimes};
 use super::exclude::Excluded;
 use super::{MakeEnded, MakeStop, stop};
+use crate::archive::Archive;
 use crate::confine::{TREES, directory_of};
 use crate::error::{Failure, reason};
-use crate::{archive_limits, complain};
+use crate::{archive_limits, complain, read_archive};
 
 /// The permissions of a root directory that is none of the sources.
 const ROOT_MODE: u16 = 0o777;
@@ -148,7 +146,7 @@ impl MakeSources {
         };
         let mut told = |error: BuildError| ignore(&Failure::from(error));
         let mut tree = match self {
-            Self::Archive => archive(options, UNSET)?,
+            Self::Archive => archive(options.exclude, UNSET)?,
             Self::Definitions => Tree::default(),
             Self::Root(path) if call.exit_on_error => scan(path, &options)?,
             Self::Root(path) => scan_readable(path, &options, &mut told)?,
@@ -233,37 +231,24 @@ pub fn ignore(failure: &Failure) {
     complain(&format!("Failed to read {text}, leaving it out"));
 }
 
-fn archive(options: ScanOptions, now: Timestamp) -> MakeEnded<Tree> {
-    let options = TarOptions {
-        exclude: options.exclude,
-        latest: None,
-        unnamed: Some(now),
-        limits: archive_limits(),
-    };
-    let failed = |error: io::Error| Failure::source(&error).of("standard input");
-    let opened = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-    let mut file = opened.map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    let input = if metadata.is_file() {
-        if file.stream_position().map_err(failed)? < metadata.len() {
-            TarInput::File(file)
-        } else {
-            return stop(TRUNCATED);
-        }
-    } else {
-        let mut first = Vec::new();
-        let read = file.by_ref().take(1).read_to_end(&mut first);
-        match read.map_err(failed)? {
-            0 => return stop(TRUNCATED),
-            _ => TarInput::Stream(Box::new(io::Cursor::new(first).chain(file))),
-        }
-    };
-    read_tar(input, &options).map_err(|error| {
-        let text = crate::in_one_line(&Failure::from(error));
+fn archive(exclude: Patterns, now: Timestamp) -> MakeEnded<Tree> {
+    let failed = |failure: Failure| {
+        let text = crate::in_one_line(&failure);
         MakeStop::Message(format!(
             "{text}\nFATAL ERROR: Error occurred reading tar file.  Aborting"
         ))
-    })
+    };
+    let archive = Archive::open(&crate::quiet(), Path::new("-"), archive_limits());
+    let archive = archive.map_err(failed)?;
+    if archive.is_empty() {
+        return stop(TRUNCATED);
+    }
+    let options = ImageOptions {
+        exclude,
+        xattrs: true,
+        implied: Some(now),
+    };
+    read_archive(archive, &options).map_err(failed)
 }
 
 fn makes_root(definition: &Definition) -> bool {

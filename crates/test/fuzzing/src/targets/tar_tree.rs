@@ -1,16 +1,16 @@
-//! Tar streams. Each is an error, or a tree from which a valid image can be made.
+//! Archives as inputs of images. Each is an error, or a tree from which a valid image can be made.
 
-use std::io::{self, Cursor};
+use std::io;
 use std::sync::Arc;
 
-use forerun::build::{BuildError, RomfsOptions, TarInput, TarOptions, read_tar};
-use forerun::{Observer, Writer};
+use forerun::build::{BuildError, ImageOptions, RomfsOptions, from_image};
+use forerun::{Image, MemorySource, Observer, OpenOptions, Writer};
 use forerun_romfs::fuzzing;
 use tar::EntryType;
 
 use super::{Made, one};
 
-/// Reads a tar stream. If it is valid, writes a romfs image of it and checks the image.
+/// Reads an archive. If it is valid, writes a romfs image of it and checks the image.
 ///
 /// # Panics
 /// If the image is invalid, or the writer fails for another reason than limits of the format.
@@ -19,12 +19,12 @@ pub fn run(bytes: &[u8]) {
     limits.depth = 16;
     limits.tree_entries = 1 << 8;
     limits.total_bytes = 1 << 20;
-    let options = TarOptions {
-        limits,
-        ..TarOptions::default()
+    let options = OpenOptions::new().format("tar").limits(limits);
+    let source = Arc::new(MemorySource::new(bytes.to_vec()));
+    let Ok(archive) = Image::from_source(source, &options) else {
+        return;
     };
-    let stream = TarInput::Stream(Box::new(Cursor::new(bytes.to_vec())));
-    let Ok(tree) = read_tar(stream, &options) else {
+    let Ok(tree) = from_image(archive.reader(), &ImageOptions::default()) else {
         return;
     };
     let mut image = Vec::new();
@@ -33,8 +33,7 @@ pub fn run(bytes: &[u8]) {
     if written.is_ok() {
         assert!(fuzzing::walk(&image).is_empty());
     } else {
-        // Long names and large device numbers. The tree is in memory or a temporary file, so
-        // nothing else fails.
+        // Long names and large device numbers. The archive is in memory, so nothing else fails.
         assert!(
             matches!(written, Err(BuildError::Format { .. })),
             "{written:?}"

@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 
 use forerun::Limits;
 use forerun::build::{
-    BuildError, OtherFilesystems, Patterns, ScanOptions, TarInput, TarOptions, Tree,
-    apply_manifest, drop_unreadable, read_tar, scan, scan_readable,
+    BuildError, ImageOptions, OtherFilesystems, Patterns, ScanOptions, Tree, apply_manifest,
+    drop_unreadable, scan, scan_readable,
 };
 use forerun::unstable::DiskImage;
 use forerun::unstable::remote::Reference;
 
-use crate::args::is_stdin;
+use crate::archive::Archive;
+use crate::args::{LimitArgs, is_stdin};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::exit::Exit;
 use crate::size::counted;
-use crate::stdin::{input_name, open_tar};
+use crate::stdin::input_name;
 
 pub struct Reading<'r> {
     /// Entries of a directory or archive to omit. Entries that a manifest names are kept.
@@ -36,14 +37,15 @@ pub struct Reading<'r> {
 /// The input of a tree. An archive is open.
 pub enum Input {
     Directory(PathBuf),
-    /// A tar archive, and its name in messages.
-    Archive(TarInput, String),
+    Archive(Archive),
 }
 
 /// Files and directories that cannot be read and are omitted.
 #[derive(Default)]
 pub struct Skipped {
     count: u64,
+    /// Members of an archive that are no part of the tree.
+    left_out: u64,
     first: Vec<Failure>,
     /// How often writing the image was restarted.
     restarts: u32,
@@ -78,8 +80,9 @@ impl Skipped {
 
     /// Reports the omitted files. Returns the exit code.
     pub fn tell(self, context: &Context, input: &str) -> Exit {
+        let exit = context.left_out(input, self.left_out);
         if self.count == 0 {
-            return Exit::Ok;
+            return exit;
         }
         context.report_all(self.first);
         let what = counted(
@@ -93,7 +96,7 @@ impl Skipped {
 }
 
 /// Opens an archive, or checks that a directory exists.
-pub fn open(input: &Path) -> Result<Input> {
+pub fn open(context: &Context, input: &Path, limits: LimitArgs) -> Result<Input> {
     let is_remote = input.to_str().is_some_and(Reference::is_remote);
     if (is_remote || DiskImage::parse(input).is_some()) && input.symlink_metadata().is_err() {
         let what = "pack takes a directory, a tar archive or a manifest, and this is an image";
@@ -104,12 +107,16 @@ pub fn open(input: &Path) -> Result<Input> {
     Ok(if is_dir(input)? {
         Input::Directory(input.to_path_buf())
     } else {
-        Input::Archive(open_tar(input)?, input_name(input))
+        Input::Archive(Archive::open(context, input, limits)?)
     })
 }
 
 /// Reads the whole tree except the contents of files.
-pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped)> {
+pub fn read(
+    context: &Context,
+    input: Option<Input>,
+    reading: Reading<'_>,
+) -> Result<(Tree, Skipped)> {
     let Reading {
         exclude,
         xattrs,
@@ -140,15 +147,15 @@ pub fn read(input: Option<Input>, reading: Reading<'_>) -> Result<(Tree, Skipped
                 scan(&input, &options)?
             }
         }
-        Some(Input::Archive(input, name)) => {
-            let options = TarOptions {
+        Some(Input::Archive(archive)) => {
+            let options = ImageOptions {
                 exclude,
-                latest: None,
-                unnamed: None,
-                limits: limits.clone(),
+                xattrs,
+                implied: None,
             };
-            let read = read_tar(input, &options);
-            read.map_err(|error| Failure::from(error).of(name))?
+            let (tree, info) = archive.read(context, &options)?;
+            skipped.left_out = info.left_out;
+            tree
         }
     };
     for manifest in manifests {

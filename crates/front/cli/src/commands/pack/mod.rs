@@ -64,7 +64,7 @@ Examples:
 pub struct PackArgs {
     #[command(flatten)]
     pub format: FormatArgs,
-    /// Directory or tar archive; - for a tar archive on standard input
+    /// Directory or tar archive, compressed or not; - for an archive on standard input
     #[arg(value_name = "INPUT", value_hint = ValueHint::AnyPath, required_unless_present_any = ["manifest", "empty"])]
     pub input: Option<PathBuf>,
     /// Image to make; - for standard output
@@ -148,11 +148,12 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
         skip_unreadable: args.skip_unreadable,
         manifests: &args.manifest,
     };
-    let input = input.map(input::open).transpose()?;
+    let input = input.map(|input| input::open(context, input, args.limits.clone()));
+    let input = input.transpose()?;
     let targets = blob.iter().chain([&target]);
     let sandbox = sandbox(args, input.as_ref());
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
-    let (mut tree, mut skipped) = input::read(input, reading)?;
+    let (mut tree, mut skipped) = input::read(context, input, reading)?;
     if let Some(app) = icon {
         app.add_icon(&mut tree)?;
     }
@@ -173,7 +174,8 @@ fn sandbox(args: &PackArgs, input: Option<&input::Input>) -> Sandbox {
     let sandbox = args.format.sandbox(Sandbox::new());
     let sandbox = match input {
         Some(input::Input::Directory(dir)) => sandbox.read(dir).keep(TREES),
-        Some(input::Input::Archive(..)) | None => sandbox,
+        Some(input::Input::Archive(archive)) => archive.with_index(sandbox),
+        None => sandbox,
     };
     if !args.manifest.is_empty() {
         return sandbox.keep(TREES).all_files("a manifest names files");

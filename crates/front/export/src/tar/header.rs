@@ -5,11 +5,57 @@ use std::ops::Range;
 
 use forerun_engine::Reader;
 use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, FileType, PosixAcl, Timestamp};
-use tar::{EntryType, Header};
 
 use super::TarWriteOptions;
 use crate::ExportError;
 use crate::select::{Selected, failure};
+
+/// A header of POSIX (`ustar`).
+struct Header([u8; 512]);
+
+/// Offsets and lengths of its fields.
+const NAME: (usize, usize) = (0, 100);
+const MODE: (usize, usize) = (100, 8);
+const UID: (usize, usize) = (108, 8);
+const GID: (usize, usize) = (116, 8);
+const SIZE: (usize, usize) = (124, 12);
+const MTIME: (usize, usize) = (136, 12);
+const SUM: (usize, usize) = (148, 8);
+const TYPE: (usize, usize) = (156, 1);
+const LINK: (usize, usize) = (157, 100);
+const MAGIC: (usize, usize) = (257, 8);
+const MAJOR: (usize, usize) = (329, 8);
+const MINOR: (usize, usize) = (337, 8);
+
+impl Header {
+    fn new(kind: u8) -> Self {
+        let mut header = Self([0; 512]);
+        header.bytes(MAGIC, b"ustar\x0000");
+        header.bytes(TYPE, &[kind]);
+        header
+    }
+
+    /// Sets a field to bytes, as many as fit.
+    fn bytes(&mut self, (at, len): (usize, usize), bytes: &[u8]) {
+        let len = len.min(bytes.len());
+        self.0[at..at + len].copy_from_slice(&bytes[..len]);
+    }
+
+    /// Sets a field to a number that fits: octal digits and a NUL.
+    fn number(&mut self, field: (usize, usize), number: impl Into<u64>) {
+        let digits = format!("{:0width$o}", number.into(), width = field.1 - 1);
+        self.bytes(field, digits.as_bytes());
+    }
+
+    /// Sets the checksum, the sum of all bytes with spaces in its place, and returns the header.
+    fn finished(mut self) -> [u8; 512] {
+        self.bytes(SUM, b"        ");
+        let sum: u64 = self.0.iter().map(|&byte| u64::from(byte)).sum();
+        self.number(SUM, sum);
+        self.bytes((SUM.0 + SUM.1 - 1, 1), b"\0");
+        self.0
+    }
+}
 
 /// A header, and the values that do not fit into it.
 pub struct Fields {
@@ -32,7 +78,7 @@ impl Fields {
     ) -> Result<Self, ExportError> {
         let metadata = &entry.metadata;
         let mut fields = Self {
-            header: Header::new_ustar(),
+            header: Header::new(letter(metadata.kind, hard_link.is_some())),
             extensions: Vec::new(),
         };
         let mut name = entry.name().to_vec();
@@ -51,10 +97,7 @@ impl Fields {
             }
             _ => {}
         }
-        fields
-            .header
-            .set_entry_type(entry_type(metadata.kind, hard_link.is_some()));
-        fields.header.set_mode(metadata.mode.into());
+        fields.header.number(MODE, metadata.mode);
         fields.id("uid", options.uids.map(metadata.uid));
         fields.id("gid", options.gids.map(metadata.gid));
         let latest = |time: Timestamp| match options.latest {
@@ -66,15 +109,13 @@ impl Fields {
         };
         fields.mtime(latest(metadata.mtime));
         if matches!(metadata.kind, FileType::BlockDevice | FileType::CharDevice) {
-            let unfit = |_| {
-                failure(
-                    entry,
-                    forerun_vfs::Error::Unsupported("device number in a tar archive".into()),
-                )
-            };
-            let io = |result: io::Result<()>| result.map_err(unfit);
-            io(fields.header.set_device_major(metadata.device.major))?;
-            io(fields.header.set_device_minor(metadata.device.minor))?;
+            let (major, minor) = (metadata.device.major, metadata.device.minor);
+            if major > ID_MAX || minor > ID_MAX {
+                let what = format!("the device number {major}:{minor} in a tar archive");
+                return Err(failure(entry, forerun_vfs::Error::Unsupported(what)));
+            }
+            fields.header.number(MAJOR, major);
+            fields.header.number(MINOR, minor);
         }
         if hard_link.is_none() && !options.no_xattrs {
             fields.xattrs(reader, entry)?;
@@ -111,30 +152,28 @@ impl Fields {
 
     /// Writes the header and its extensions. `size` bytes of data follow.
     pub fn write(mut self, out: &mut dyn Write, size: u64) -> io::Result<()> {
-        self.header.set_size(if size > SIZE_MAX { 0 } else { size });
+        self.header
+            .number(SIZE, if size > SIZE_MAX { 0 } else { size });
         if size > SIZE_MAX {
             self.extend("size", size.to_string().into_bytes());
         }
-        self.header.set_cksum();
         if !self.extensions.is_empty() {
             let mut body = Vec::new();
             for (key, value) in &self.extensions {
                 record(&mut body, key, value);
             }
-            let mut header = Header::new_ustar();
-            header.set_entry_type(EntryType::XHeader);
-            fill(&mut header.as_old_mut().name, b"PaxHeaders/extensions");
-            header.set_mode(0o644);
-            header.set_uid(0);
-            header.set_gid(0);
-            header.set_mtime(0);
-            header.set_size(forerun_io::u64_from(body.len()));
-            header.set_cksum();
+            let mut header = Header::new(b'x');
+            header.bytes(NAME, b"PaxHeaders/extensions");
+            header.number(MODE, 0o644_u32);
+            for field in [UID, GID, MTIME] {
+                header.number(field, 0_u32);
+            }
+            header.number(SIZE, forerun_io::u64_from(body.len()));
             body.resize(body.len().next_multiple_of(512), 0);
-            out.write_all(header.as_bytes())?;
+            out.write_all(&header.finished())?;
             out.write_all(&body)?;
         }
-        out.write_all(self.header.as_bytes())
+        out.write_all(&self.header.finished())
     }
 
     fn extend(&mut self, key: impl Into<Vec<u8>>, value: Vec<u8>) {
@@ -142,27 +181,23 @@ impl Fields {
     }
 
     fn name(&mut self, name: Vec<u8>) {
-        let field = &mut self.header.as_old_mut().name;
-        fill(field, &name);
+        self.header.bytes(NAME, &[0; NAME_MAX]);
+        self.header.bytes(NAME, &name);
         if name.len() > NAME_MAX {
             self.extend("path", name);
         }
     }
 
     fn link(&mut self, link: Vec<u8>) {
-        let field = &mut self.header.as_old_mut().linkname;
-        fill(field, &link);
+        self.header.bytes(LINK, &link);
         if link.len() > NAME_MAX {
             self.extend("linkpath", link);
         }
     }
 
     fn id(&mut self, key: &str, id: u32) {
-        let short = u64::from(if id > ID_MAX { 0 } else { id });
-        match key {
-            "uid" => self.header.set_uid(short),
-            _ => self.header.set_gid(short),
-        }
+        let field = if key == "uid" { UID } else { GID };
+        self.header.number(field, if id > ID_MAX { 0 } else { id });
         if id > ID_MAX {
             self.extend(key, id.to_string().into_bytes());
         }
@@ -172,7 +207,7 @@ impl Fields {
         let seconds = u64::try_from(time.seconds)
             .ok()
             .filter(|&seconds| seconds <= SIZE_MAX);
-        self.header.set_mtime(seconds.unwrap_or(0));
+        self.header.number(MTIME, seconds.unwrap_or(0));
         if seconds.is_none() || time.nanoseconds != 0 {
             self.extend("mtime", decimal(time).into_bytes());
         }
@@ -220,24 +255,17 @@ fn record(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     body.push(b'\n');
 }
 
-fn fill(field: &mut [u8], bytes: &[u8]) {
-    let len = bytes.len().min(field.len());
-    field.fill(0);
-    for (to, from) in field.iter_mut().zip(bytes.iter().take(len)) {
-        *to = *from;
-    }
-}
-
-const fn entry_type(kind: FileType, hard_link: bool) -> EntryType {
+/// Returns the letter of a type.
+const fn letter(kind: FileType, hard_link: bool) -> u8 {
     match kind {
-        _ if hard_link => EntryType::Link,
-        FileType::Directory => EntryType::Directory,
-        FileType::Regular => EntryType::Regular,
-        FileType::Symlink => EntryType::Symlink,
-        FileType::BlockDevice => EntryType::Block,
-        FileType::CharDevice => EntryType::Char,
+        _ if hard_link => b'1',
+        FileType::Directory => b'5',
+        FileType::Regular => b'0',
+        FileType::Symlink => b'2',
+        FileType::BlockDevice => b'4',
+        FileType::CharDevice => b'3',
         // Sockets are omitted before this point.
-        FileType::Fifo | FileType::Socket => EntryType::Fifo,
+        FileType::Fifo | FileType::Socket => b'6',
     }
 }
 

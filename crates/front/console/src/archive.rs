@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use forerun::build::{ImageOptions, Tree, from_image};
 use forerun::vfs::VolumeInfo;
 use forerun_sandbox::Sandbox;
+use forerun_sys::memory_limit::MemoryLimit;
 
 use crate::args::{ImageArgs, LimitArgs, SourceArgs, is_stdin};
 use crate::context::Context;
@@ -34,6 +35,7 @@ impl Archive {
             source: SourceArgs {
                 format: Some("tar".to_string()),
                 offset,
+                cache: Some(cache_for_input()),
                 ..SourceArgs::default()
             },
             limits,
@@ -70,6 +72,14 @@ impl Archive {
         let tree = tree.map_err(|error| Failure::from(error).of(name))?;
         Ok((tree, image.reader().fs().volume().clone()))
     }
+}
+
+/// Returns half of the usual cache size if memory is scarce, because the tables of the tree and of
+/// the writer are in memory too. With 83,000 entries and 128 MiB, the whole process then takes 94
+/// MiB instead of 102.
+pub fn cache_for_input() -> u64 {
+    const CACHE: u64 = 256 << 20;
+    MemoryLimit::of_process().eighth(2 * CACHE) / 2
 }
 
 /// Returns the offset that a file has been read to; 0 for a pipe.

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueHint};
 use forerun::build::{ImageOptions, from_damaged_image, from_image};
-use forerun_sys::memory_limit::MemoryLimit;
 
 use super::pack::{ChangeArgs, ExcludeArgs, FormatArgs, OutputArgs, Skipped, make};
+use crate::archive::cache_for_input;
 use crate::args::{ImageArgs, LimitArgs, RemoteArgs, SourceArgs, StoreArgs, VerityMode};
 use crate::at_server::at_server;
 use crate::context::{Context, image_name};
@@ -149,14 +149,6 @@ pub fn run(context: &Context, args: &ConvertArgs) -> Result {
     Ok(exit.and(made))
 }
 
-/// Returns half of the usual cache size if memory is scarce, because the tables of the tree and of
-/// the writer are in memory too. With 83,000 entries and 128 MiB, the whole process then takes 94
-/// MiB instead of 102.
-fn default_cache() -> u64 {
-    const CACHE: u64 = 256 << 20;
-    MemoryLimit::of_process().eighth(2 * CACHE) / 2
-}
-
 impl ConvertArgs {
     fn image_args(&self) -> ImageArgs {
         let from = &self.source;
@@ -176,7 +168,7 @@ impl ConvertArgs {
                     digest: None,
                 },
                 readahead: from.readahead,
-                cache: Some(from.cache.unwrap_or_else(default_cache)),
+                cache: Some(from.cache.unwrap_or_else(cache_for_input)),
                 threads: self.format.threads,
                 no_lock: from.no_lock,
                 remote: from.remote.clone(),

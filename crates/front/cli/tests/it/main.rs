@@ -8,6 +8,7 @@
     clippy::unwrap_used
 )]
 
+mod archive_kinds;
 mod archives;
 mod bench;
 mod cached_reads;

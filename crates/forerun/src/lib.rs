@@ -117,7 +117,7 @@ mod whole;
 mod writer;
 mod xattrs;
 
-/// Input for writers: trees of nodes from directories, tar streams, lists and images, and the
+/// Input for writers: trees of nodes from directories, lists and images, and the
 /// options of each format.
 #[cfg(feature = "write")]
 pub mod build {

@@ -5,9 +5,9 @@
 //! completely, once. The tree is then in memory. `docs/formats/tar.md` describes the bytes and the
 //! rules of the tree.
 //!
-//! The driver has its own parser, because it needs exact data offsets, four kinds of sparse maps,
-//! and bounded memory for the records of hostile archives; the crate `tar` does not decode
-//! `GNU.sparse` keys.
+//! `pack` opens archives with the driver too, so this parser is the only one. The crate `tar` does
+//! not give exact data offsets, decodes no `GNU.sparse` keys, and does not bound the memory for the
+//! records of hostile archives.
 
 use std::sync::Arc;
 

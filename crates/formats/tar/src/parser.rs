@@ -257,11 +257,14 @@ impl Parser {
                 // A global header stands between members.
                 self.extended = 0;
                 let odd = self.globals.odd.drain(..).chain(self.globals.fatal.take());
-                self.records.odd.extend(odd);
+                odd.for_each(|check| self.records.note(check));
             }
             _ => {
                 // It replaces one before it.
-                self.records = Records::default();
+                self.records = Records {
+                    odd: std::mem::take(&mut self.records.odd),
+                    ..Records::default()
+                };
                 self.records.add(bytes)?;
             }
         }
@@ -293,10 +296,10 @@ impl Parser {
         let is_known = !is_file || matches!(header.kind(), 0 | b'0' | b'7' | b'S');
         if !is_known && left_out.is_none() {
             let kind = char::from(header.kind());
-            records.odd.push(Check::Kind { kind });
+            records.note(Check::Kind { kind });
         }
         let mtime = records.mtime.unwrap_or_else(|| Timestamp {
-            seconds: or_noted(header.mtime(), |check| records.odd.push(check)),
+            seconds: or_noted(header.mtime(), |check| records.note(check)),
             nanoseconds: 0,
         });
         let odd = records.take_odd(&path);
@@ -304,9 +307,10 @@ impl Parser {
         let mut refuse = |check| {
             left_out.get_or_insert(check);
         };
-        let (major, minor) = match is_device {
-            true => or_noted(header.device(), &mut refuse),
-            false => (0, 0),
+        let (major, minor) = if is_device {
+            or_noted(header.device(), &mut refuse)
+        } else {
+            (0, 0)
         };
         let id = |record: Option<u32>, field| record.map_or(field, Ok);
         let link = records.link.or(link);

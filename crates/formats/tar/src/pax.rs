@@ -73,8 +73,8 @@ impl Records {
                 Err(check) if matches!(key, b"uid" | b"gid") || key.starts_with(SPARSE) => {
                     self.fatal.get_or_insert(check);
                 }
-                Err(check) if self.odd.len() < ODD_MAX => self.odd.push(check),
-                Ok(()) | Err(_) => {}
+                Err(check) => self.note(check),
+                Ok(()) => {}
             }
             (rest, record) = (tail, record + 1);
         }
@@ -146,6 +146,13 @@ impl Records {
                 self.refused_acl = Some((name, error));
                 Some(())
             }
+        }
+    }
+
+    /// Notes a deviation. Those of many global headers may come before one file.
+    pub fn note(&mut self, check: Check) {
+        if self.odd.len() < ODD_MAX {
+            self.odd.push(check);
         }
     }
 

@@ -3,6 +3,7 @@
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Error, KeepIndex, OpenWith, Result};
 
+use crate::header::is_header;
 use crate::index::{Index, Pass, Progress};
 use crate::kept::Recorder;
 
@@ -18,6 +19,9 @@ pub fn read(
     let mut recorder = Recorder::new(keep.is_some(), &with.limits);
     let damage = match run(&mut pass, source, head, &mut recorder) {
         Ok(()) => None,
+        Err(Error::Corrupt(_)) if !pass.has_headers() && !is_header(head) => {
+            return Err(no_archive("data that does not begin with a header"));
+        }
         Err(error @ Error::Corrupt(_)) if with.rescue => Some(error),
         Err(error) => return Err(error),
     };
@@ -42,7 +46,7 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
                 let read = source.read_exact_at(at, &mut rest);
                 read.map_err(|error| Error::io(at, rest.len(), error))?;
                 if rest.iter().any(|&byte| byte != 0) {
-                    return Err(no_archive());
+                    return Err(no_archive(ZEROS));
                 }
             }
             return pass.end_of_source(source_len);
@@ -63,16 +67,16 @@ fn run(pass: &mut Pass, source: &dyn ReadAt, head: &[u8], recorder: &mut Recorde
             return if is_archive {
                 Ok(())
             } else {
-                Err(no_archive())
+                Err(no_archive(ZEROS))
             };
         }
     }
 }
 
-/// Returns the error for a file of zeros followed by other data.
-fn no_archive() -> Error {
+/// Returns the error for a file that is no archive.
+fn no_archive(found: &str) -> Error {
     Error::UnknownFormat {
         expected: Some("tar".to_string()),
-        found: "zeros, and other data behind them".to_string(),
+        found: found.to_string(),
     }
 }

@@ -7,6 +7,9 @@ use crate::header::is_header;
 use crate::index::{Index, Pass, Progress};
 use crate::kept::Recorder;
 
+/// Contents that only begin like the end of an archive.
+const ZEROS: &str = "zeros, and other data behind them";
+
 /// Reads an archive that starts with `head` (a header or less), and stores its index. In rescue
 /// mode, the archive ends at the first damage.
 pub fn read(

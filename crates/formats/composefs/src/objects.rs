@@ -49,9 +49,9 @@ impl ResolveBlob for Objects {
         match Payload::parse(path) {
             Some(Payload::Object(name)) => self.store.open_path(name.path().as_bytes()).map(Some),
             Some(Payload::Path(path)) if self.is_base => self.store.open_path(&path).map(Some),
-            Some(Payload::Path(_)) => {
-                refused("this is not the name of an object; only a base directory has files at other paths")
-            }
+            Some(Payload::Path(_)) => refused(
+                "this is not the name of an object; only a base directory has files at other paths",
+            ),
             None => refused("this path leads out of the directory"),
         }
     }

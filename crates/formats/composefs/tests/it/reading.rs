@@ -263,7 +263,8 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
         let reader = open(&image, objects(&store), Verity::Off).unwrap();
         let error = read(&reader, "file").unwrap_err();
         assert!(is_blob(&error), "{path}: {error}");
-        let told = "this is not the name of an object; only a base directory has files at other paths";
+        let told =
+            "this is not the name of an object; only a base directory has files at other paths";
         assert!(error.to_string().contains(told), "{error}");
     }
     let image = redirected(None, None);

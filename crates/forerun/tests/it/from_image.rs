@@ -118,6 +118,7 @@ fn what_is_excluded_is_left_out() {
     let options = ImageOptions {
         exclude: Patterns::new(["/usr/bin", "s*"]).unwrap(),
         xattrs: false,
+        implied: None,
     };
     let tree = from_image(&opened.reader, &options).unwrap();
     for gone in ["usr/bin", "usr/same", "run/sock"] {

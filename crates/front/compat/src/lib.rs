@@ -27,7 +27,7 @@ use std::path::Path;
 use forerun::build::{ImageOptions, Tree};
 use forerun_console::{
     archive, args, columns, confine, context, error, escape, exit, interrupt, log, losses, output,
-    place, progress, secrets, shifted, size, source, stdin, target, values,
+    place, progress, secrets, size, source, stdin, target, values,
 };
 
 use archive::Archive;

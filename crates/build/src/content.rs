@@ -12,12 +12,12 @@ use super::host::HostFile;
 use super::sparse::SparseFile;
 use super::stream::ContentStream;
 
-/// The contents of a new regular file; its length is in [`NodeKind::File`](super::NodeKind::File).
+/// The contents of a new regular file. [`NodeKind::File`](super::NodeKind::File) stores the length.
 #[derive(Clone)]
 pub enum Content {
-    /// A file of the host, opened when it is read.
+    /// A file of the host. It is opened when it is read.
     Host(HostFile),
-    /// A part of an open file, such as a spool file.
+    /// A range of an open file, such as a temporary file.
     Part {
         file: Arc<File>,
         /// Offset of the first byte.
@@ -28,12 +28,9 @@ pub enum Content {
     Other(Arc<dyn ContentSource>),
 }
 
-/// A source of contents that this crate does not know.
+/// A source of contents from another crate.
 pub trait ContentSource: std::fmt::Debug + Send + Sync {
     /// Returns a stream of the first `len` bytes.
-    ///
-    /// # Errors
-    /// The errors of opening.
     fn open(&self, len: u64) -> io::Result<Box<dyn ContentStream>>;
 }
 
@@ -50,10 +47,7 @@ impl std::fmt::Debug for Content {
 
 impl Content {
     /// Opens a stream of the contents from the start. It may return more or fewer bytes than the
-    /// tree says if a host file changed meanwhile: the writer must notice.
-    ///
-    /// # Errors
-    /// The errors of opening a host file.
+    /// tree says if a host file has changed; the writer must check that.
     pub fn open(&self, len: u64) -> io::Result<Box<dyn ContentStream>> {
         Ok(match self {
             Self::Host(file) => match SparseFile::new(file.open()?)? {
@@ -71,15 +65,12 @@ impl Content {
     }
 }
 
-/// Most ranges of data that [`Content::data`] returns.
+/// Maximum number of data ranges that [`Content::data`] returns.
 const RANGES_MAX: usize = 1 << 16;
 
 impl Content {
-    /// Returns the ranges of the first `len` bytes that are not holes, in order, or nothing if the contents have no
-    /// holes that are known, or more ranges than are worth it. Reads no data.
-    ///
-    /// # Errors
-    /// The errors of opening, and of looking for holes.
+    /// Returns the data ranges of the first `len` bytes in order, without reading data. Returns
+    /// `None` if no holes are known, or if there are too many ranges to be useful.
     pub fn data(&self, len: u64) -> io::Result<Option<Vec<Range<u64>>>> {
         if matches!(self, Self::Part { .. } | Self::Bytes(_)) {
             return Ok(None);
@@ -93,7 +84,7 @@ impl Content {
             if start < end {
                 found.push(start..end);
             }
-            // A file that is shorter by now has nothing behind its end.
+            // The file is shorter by now, so no data follows.
             if found.len() > RANGES_MAX || end <= at {
                 return Ok(None);
             }
@@ -105,7 +96,7 @@ impl Content {
     }
 }
 
-/// Returns whether bytes are all zeros, in steps that the compiler turns into wide loads.
+/// Returns whether all bytes are zeros, in steps that the compiler turns into wide loads.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
     let mut chunks = bytes.chunks(64);

@@ -16,7 +16,7 @@ use super::{Content, LineError};
 pub struct NodeIndex(usize);
 
 impl NodeIndex {
-    /// Returns its position: nodes that are added later have higher ones.
+    /// Returns the node's position. Nodes that are added later have higher positions.
     pub(super) const fn position(self) -> usize {
         self.0
     }
@@ -25,13 +25,12 @@ impl NodeIndex {
 /// The kind of a node, with its contents.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
-    /// A directory: names, in byte order, and their nodes.
+    /// A directory: its names in byte order, and their nodes.
     Directory(BTreeMap<Vec<u8>, NodeIndex>),
     File {
         len: u64,
         content: Content,
     },
-    /// A symbolic link and its target.
     Symlink(Vec<u8>),
     BlockDevice(Device),
     CharDevice(Device),
@@ -39,7 +38,7 @@ pub enum NodeKind {
     Socket,
 }
 
-/// A node to be written. Several names for one node are hard links.
+/// A node to be written. Several names of one node are hard links.
 #[derive(Clone, Debug)]
 pub struct NewNode {
     pub kind: NodeKind,
@@ -48,18 +47,18 @@ pub struct NewNode {
     pub uid: u32,
     pub gid: u32,
     pub mtime: Timestamp,
-    /// Extended attributes, by full name.
+    /// Extended attributes by full name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl NewNode {
-    /// Creates an empty directory of mode 0755 owned by root, dated at the epoch.
+    /// Returns an empty directory of mode 0755, owned by root, with the epoch as its time.
     #[must_use]
     pub const fn directory() -> Self {
         Self::new(NodeKind::Directory(BTreeMap::new()), 0o755)
     }
 
-    /// Creates a node owned by root, dated at the epoch.
+    /// Returns a node owned by root, with the epoch as its time.
     #[must_use]
     pub const fn new(kind: NodeKind, mode: u16) -> Self {
         let mtime = Timestamp {
@@ -77,65 +76,52 @@ impl NewNode {
     }
 }
 
-/// Why an input cannot become an image.
+/// The reason why an input cannot become an image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A file or directory of the host could not be read.
     #[error("{}: {source}", path.display())]
-    Host {
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// A line of a manifest, a priority list or another such file.
+    Host { path: PathBuf, source: io::Error },
+    /// An invalid line of a manifest, a priority list or a similar file.
     #[error("{}:{line}: {source}", file.display())]
     Line {
         file: PathBuf,
         /// Number of the line, from 1.
         line: u64,
-        /// The error in the line.
         source: LineError,
     },
     /// The image that the tree comes from could not be read.
     #[error("/{}: {source}", String::from_utf8_lossy(path))]
     Image {
-        /// The place, as a path in the image.
+        /// The location, as a path in the image.
         path: Vec<u8>,
-        /// The error of the driver.
         source: forerun_vfs::Error,
     },
-    /// A name that no image may hold.
+    /// A name that no image can store.
     #[error("{}: {source}", String::from_utf8_lossy(path))]
     Name {
-        /// The path it is in.
+        /// The full path.
         path: Vec<u8>,
-        /// The rule it breaks.
         source: NameError,
     },
-    /// Two entries with the same path that cannot share it, or an entry that contradicts itself.
+    /// Two entries with the same path that cannot share it, or a contradictory entry.
     #[error("{}: {reason}", String::from_utf8_lossy(path))]
     Conflict { path: Vec<u8>, reason: &'static str },
-    /// A pattern that is not one.
+    /// An invalid pattern.
     #[error("pattern {pattern:?}: {reason}")]
-    Pattern {
-        /// The pattern as given.
-        pattern: String,
-        /// The message of the pattern parser.
-        reason: String,
-    },
-    /// The format cannot hold this tree.
+    Pattern { pattern: String, reason: String },
+    /// The format cannot store this tree.
     #[error("{format} cannot hold this tree: {reason}")]
     Format {
-        /// Name of the format.
         format: &'static str,
-        /// The part that does not fit, with the numbers.
+        /// The part that cannot be stored, with the numbers.
         reason: String,
     },
     /// The contents of a file could not be read while the image was written, or had changed.
     #[error("{}: {reason}", String::from_utf8_lossy(path))]
     Content {
-        /// The file: its path on the host where it is there, else its path in the tree.
+        /// Path on the host if the file is there, otherwise path in the tree.
         path: Vec<u8>,
         reason: String,
     },
@@ -145,33 +131,28 @@ pub enum BuildError {
         Mib(*encoder), Mib(*beside)
     )]
     Memory {
-        /// Name of the codec.
         codec: &'static str,
-        /// Bytes that one encoder takes.
+        /// Bytes that one encoder needs.
         encoder: u64,
-        /// Other bytes that the writer takes.
+        /// Other bytes that the writer needs.
         beside: u64,
         /// The memory that the process may use.
         limit: MemoryLimit,
     },
     /// A thread of the writer could not be started, or failed.
     #[error("a thread of the writer: {source}")]
-    Thread {
-        /// The error of the system.
-        source: io::Error,
-    },
+    Thread { source: io::Error },
     /// The output could not be written.
     #[error("writing the image at offset {offset}: {source}")]
     Output {
         /// Number of bytes written before.
         offset: u64,
-        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl BuildError {
-    /// Replaces the path in the tree of a file of the host by its path there.
+    /// Replaces the tree path of a host file by its path on the host.
     #[must_use]
     pub fn of_host(self, tree: &Tree) -> Self {
         let Self::Content { path, reason } = self else {
@@ -215,7 +196,6 @@ impl Tree {
         &self.nodes[index.0]
     }
 
-    /// Returns a node to be changed.
     pub fn node_mut(&mut self, index: NodeIndex) -> &mut NewNode {
         &mut self.nodes[index.0]
     }
@@ -225,29 +205,30 @@ impl Tree {
         self.nodes.iter()
     }
 
-    /// Returns all nodes to be changed, including nodes that lost their last name.
+    /// Returns all nodes mutably, including nodes that lost their last name.
     pub fn nodes_mut(&mut self) -> impl Iterator<Item = &mut NewNode> {
         self.nodes.iter_mut()
     }
 
-    /// Frees the memory allocated for further nodes.
+    /// Frees memory that was allocated for more nodes.
     pub fn shrink_to_fit(&mut self) {
         self.nodes.shrink_to_fit();
     }
 
-    /// Returns the number of nodes, the root included. Nodes that lost their last name still count.
+    /// Returns the number of nodes with the root. Nodes that lost their last name still count.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns whether there is nothing below the root.
+    /// Returns whether the root is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.children(Self::ROOT).next().is_none()
     }
 
-    /// Returns names and nodes in a directory, in byte order; none if `dir` is not a directory.
+    /// Returns the entries of a directory in byte order of their names; none if `dir` is not a
+    /// directory.
     pub fn children(&self, dir: NodeIndex) -> impl DoubleEndedIterator<Item = (&[u8], NodeIndex)> {
         let entries = match &self.node(dir).kind {
             NodeKind::Directory(entries) => Some(entries),
@@ -259,7 +240,7 @@ impl Tree {
             .map(|(name, &index)| (name.as_slice(), index))
     }
 
-    /// Returns the node with that name in a directory.
+    /// Returns the node with this name in a directory.
     #[must_use]
     pub fn child(&self, dir: NodeIndex, name: &[u8]) -> Option<NodeIndex> {
         match &self.node(dir).kind {
@@ -271,8 +252,8 @@ impl Tree {
     /// Adds a node under a new name.
     ///
     /// # Errors
-    /// [`BuildError::Name`] and [`BuildError::Conflict`], both with `name` as the path. A NUL byte in the
-    /// target of a link or in the name of an attribute is a conflict: readers refuse it.
+    /// [`BuildError::Name`] and [`BuildError::Conflict`], both with `name` as the path. A NUL byte
+    /// in a link target or an attribute name is a conflict, because readers refuse it.
     pub fn add(
         &mut self,
         dir: NodeIndex,
@@ -291,10 +272,8 @@ impl Tree {
         Ok(index)
     }
 
-    /// Adds another name for a node.
-    ///
-    /// # Errors
-    /// The errors of [`add`](Self::add); also for a hard link to a directory.
+    /// Adds another name for a node. Fails like [`add`](Self::add), and for a hard link to a
+    /// directory.
     pub fn link(
         &mut self,
         dir: NodeIndex,
@@ -318,12 +297,12 @@ impl Tree {
         }
     }
 
-    /// Returns all nodes of the tree as it is now.
+    /// Returns the indices of all current nodes.
     pub(super) fn indices(&self) -> impl Iterator<Item = NodeIndex> + use<> {
         (0..self.nodes.len()).map(NodeIndex)
     }
 
-    /// Gives each name of a file a node of its own: the tree has no hard links afterwards.
+    /// Gives each name of a file its own node, so that the tree has no hard links.
     pub fn separate_links(&mut self) {
         let mut is_named = vec![false; self.nodes.len()];
         for dir in 0..self.nodes.len() {
@@ -347,7 +326,7 @@ impl Tree {
         }
     }
 
-    /// Sums the bytes of all regular files, each counted once however many names it has.
+    /// Sums the lengths of all regular files. A file with several names counts once.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         let lens = self.nodes.iter().map(|node| match node.kind {
@@ -358,7 +337,7 @@ impl Tree {
     }
 
     fn insert(&mut self, dir: NodeIndex, name: &[u8], index: NodeIndex) -> Result<(), BuildError> {
-        // Longer names are legal in some formats; each writer has its own limit below this.
+        // Longer names are valid in some formats. Each writer has its own limit below this.
         if let Err(source) = check_name(name, usize::from(u16::MAX)) {
             return Err(BuildError::Name {
                 path: name.to_vec(),
@@ -384,7 +363,8 @@ impl Tree {
     }
 }
 
-/// Returns why no image may hold a node: readers, including the kernel's, end a text at a NUL byte.
+/// Returns the reason why no image can store a node: readers, including the kernel, end a string at
+/// a NUL byte.
 fn broken(node: &NewNode) -> Option<&'static str> {
     if matches!(&node.kind, NodeKind::Symlink(target) if target.contains(&0)) {
         return Some("the target of the symbolic link contains a NUL byte");

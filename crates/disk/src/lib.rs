@@ -1,14 +1,14 @@
-//! Disks inside files, partition tables, executables, containers and firmware that hold images, and
-//! the search for images in them.
+//! Disks inside files, partition tables, executables, containers and firmware that contain images,
+//! and the search for images in them.
 //!
 //! [`Disk::read`] reads the map of an Android sparse image or of a UBI flash dump, and
-//! [`Disk::over`] shows the disk as a source. The volumes of UBI follow each other on that disk,
-//! like partitions. Containers of virtual machines are only recognised ([`Foreign`]).
-//! [`partitions`] reads MBR and GPT, [`payload`] finds images after executables and in SIF files,
-//! and [`scan`] looks for images of the given formats anywhere in a file.
+//! [`Disk::over`] reads the disk through the map. UBI volumes follow each other on that disk, like
+//! partitions. Disks of virtual machines are only recognised ([`Foreign`]). [`partitions`] reads
+//! MBR and GPT, [`payload`] finds images after executables and in SIF files, and [`scan`] searches
+//! for images anywhere in a file.
 //!
-//! Every field of a map is hostile: each number is checked before it is used, and memory is bounded by
-//! [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes).
+//! Every field of a map may be hostile: each number is checked before it is used, and
+//! [`Limits::walk_bytes`](forerun_vfs::Limits::walk_bytes) bounds the memory.
 
 mod container;
 mod crc;
@@ -38,16 +38,15 @@ pub use map::Mapped;
 
 use map::Map;
 
-/// Bytes from the start of a file that identify its kind.
+/// Bytes at the start of a file that identify its kind.
 pub const PROBE_LEN: usize = 68;
 
 /// The kind of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DiskKind {
-    /// An Android sparse image.
     AndroidSparse,
-    /// The physical blocks of flash that UBI manages.
+    /// Physical flash blocks that UBI manages.
     Ubi,
 }
 
@@ -75,35 +74,31 @@ impl From<DiskKind> for Container {
 /// The map of a disk.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// The kind of container.
     pub kind: DiskKind,
-    /// Bytes of the file that the container takes.
+    /// Length of the container in bytes of the file.
     pub stored_len: u64,
-    /// The volumes of UBI, by number; empty for other disks.
+    /// The UBI volumes by number; empty for other disks.
     pub volumes: Vec<Volume>,
     map: Map,
 }
 
-/// A volume of UBI, as a part of the disk.
+/// A UBI volume, as a range of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// Its number, from 0 on.
+    /// Number, from 0.
     pub number: u32,
     pub name: Vec<u8>,
     /// Offset in the disk.
     pub offset: u64,
     pub len: u64,
-    /// Whether its data never changes, and has checksums.
+    /// Its data never changes, and has checksums.
     pub is_static: bool,
-    /// Whether an update of it was interrupted.
+    /// An update of the volume was interrupted.
     pub is_torn: bool,
 }
 
 impl Disk {
     /// Reads the map of the disk at the start of `source`. Returns `None` for other files.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Limit`] for a map that takes too much memory, [`Error::Io`].
     pub fn read(source: &dyn ReadAt, limits: &Limits) -> Result<Option<Self>> {
         let head = expanded::head(source)?;
         match DiskKind::of(&head) {
@@ -119,7 +114,7 @@ impl Disk {
         self.map.len()
     }
 
-    /// Returns the disk as a source. `source` is the file that this map was read from.
+    /// Returns the disk as a source. `source` is the file that this map came from.
     #[must_use]
     pub fn over<S: ReadAt>(self, source: S) -> Mapped<S> {
         Mapped::new(source, self.map)

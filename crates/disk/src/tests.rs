@@ -1,4 +1,4 @@
-//! Disks made by hand, and their mutations.
+//! Constructed disks, and their mutations.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ fn open(bytes: &[u8]) -> forerun_vfs::Result<Option<Disk>> {
     Disk::read(&MemorySource::new(bytes), &Limits::default())
 }
 
-/// Headers whose numbers lead beyond the file, or beyond 2^64.
+/// Header fields that point beyond the file, or beyond 2^64.
 #[test]
 fn absurd_headers_of_sparse_images_are_errors() {
     let header = |file_len: u16, block: u32, blocks: u32, chunks: u32| {
@@ -65,12 +65,12 @@ fn a_scan_passes_over_holes() {
     assert_eq!(pieces, 1);
 }
 
-/// A damaged dump of flash looks like the start of one at each of its erase blocks.
+/// Each erase block of a damaged flash dump looks like the start of a disk.
 #[test]
 fn a_scan_opens_no_disk_behind_64_damaged_ones() {
     for (damaged, is_found) in [(63, true), (64, false), (400, false)] {
         let mut block = flash()[..1024].to_vec();
-        // Of another flash than the sound one, and without a volume header.
+        // From another flash than the sound one, and without a volume header.
         block[27] = 9;
         sum_headers(&mut block);
         block[64..128].fill(0);
@@ -222,7 +222,7 @@ fn the_second_copy_of_the_volume_table_counts_if_the_first_is_damaged() {
 fn a_bad_block_and_another_flash_behind_it_are_told_apart() {
     let mut other = flash();
     let mut first = flash();
-    // A block without any header, as flash goes bad, and one that is erased.
+    // A block without a header, because flash blocks go bad, and an erased one.
     first.extend_from_slice(&[0x5a; 1024]);
     first.extend_from_slice(&[0xff; 1024]);
     for block in other.chunks_mut(1024) {

@@ -1,8 +1,9 @@
-//! A tree, or changes to one, from a manifest: a text file with a line for each entry.
+//! Creates or changes a tree from a manifest: a text file with one line per entry.
 //!
-//! The lines are the pseudo-file definitions of `mksquashfs`, with one more kind, for contents from
-//! a file of the host, and one less: no commands are run, though `true` makes an empty file. `docs/manifest.md` describes each. The
-//! data that `unsquashfs` puts behind the definitions is read in place.
+//! The lines are the pseudo-file definitions of `mksquashfs`, with one addition, for contents from
+//! a host file, and one omission: commands are not run, but `true` creates an empty file.
+//! `docs/manifest.md` describes the lines. The data that `unsquashfs` appends to the definitions is
+//! read in place.
 
 mod names;
 mod parse;
@@ -25,17 +26,16 @@ pub use names::{group_id, user_id};
 pub use parse::parse_xattr;
 pub use pseudo::{PseudoDefinitions, PseudoRules};
 
-/// Longest definition: paths, targets and attributes are all far shorter.
+/// Longest definition. Paths, targets and attributes are far shorter.
 const LINE_MAX: usize = 1 << 20;
 /// The start of the comment that ends the definitions.
 const DATA_MARK: &[u8] = b"# START OF DATA";
 
 /// Reads a manifest and applies it to `tree`. Uses only the limits of entries and depth. An entry
-/// without a time is dated at the epoch, so that the same manifest gives the same image.
+/// without a time gets the epoch, so that the same manifest gives the same image.
 ///
 /// # Errors
 /// [`BuildError::Line`] with the line that cannot be applied; the tree is then partly changed.
-/// [`BuildError::Host`] if the manifest cannot be read.
 pub fn apply_manifest(tree: &mut Tree, path: &Path, limits: &Limits) -> Result<(), BuildError> {
     let mut manifest = Manifest::new(tree, limits, path.parent().unwrap_or(Path::new("")));
     manifest.apply_file(path)
@@ -44,15 +44,15 @@ pub fn apply_manifest(tree: &mut Tree, path: &Path, limits: &Limits) -> Result<(
 struct Manifest<'m> {
     tree: &'m mut Tree,
     limits: &'m Limits,
-    /// The directory to which paths of the host are relative.
+    /// The directory to which host paths are relative.
     dir: &'m Path,
-    /// Number of the line being read.
+    /// Number of the current line.
     line: u64,
     /// Links to paths that did not exist yet: the line, the path, the target.
     links: Vec<(u64, Components, Components)>,
     /// Files whose contents follow the definitions: the line, the node, offset and length.
     data: Vec<(u64, NodeIndex, u64, u64)>,
-    /// Present where the lines are those of `mksquashfs`.
+    /// Present if the lines follow the rules of `mksquashfs`.
     pseudo: Option<Pseudo<'m>>,
 }
 
@@ -69,14 +69,13 @@ impl<'m> Manifest<'m> {
         }
     }
 
-    /// Applies a whole file.
     fn apply_file(&mut self, path: &Path) -> Result<(), BuildError> {
         let failed = |source| BuildError::Host {
             path: path.to_path_buf(),
             source,
         };
         let file = File::open(path).map_err(failed)?;
-        // From its position: standard input may have been read before.
+        // Relative to the current position, because standard input may have been read before.
         let start = file.try_clone().and_then(|mut file| file.stream_position());
         let kept = file.try_clone().map_err(failed)?;
         self.line = 0;
@@ -94,7 +93,7 @@ impl<'m> Manifest<'m> {
         let mut position = 0;
         while let Some(line) = self.next_line(path, input, &mut position)? {
             if line.starts_with(DATA_MARK) {
-                // One more comment line closes the notice.
+                // Another comment line ends the notice.
                 self.next_line(path, input, &mut position)?;
                 return Ok(Some(position));
             }
@@ -217,7 +216,8 @@ impl<'m> Manifest<'m> {
         Ok(index)
     }
 
-    /// Sets the default modification time on a node whose line gives none. In a pseudo file this is the current time.
+    /// Sets the default modification time on a node whose line gives none. In a pseudo file, this
+    /// is the current time.
     fn dated(&self, mut node: NewNode) -> NewNode {
         if let Some(pseudo) = &self.pseudo {
             node.mtime = pseudo.now;
@@ -255,7 +255,7 @@ impl<'m> Manifest<'m> {
         Ok(())
     }
 
-    /// Sets the contents of the files, now that the start of the data is known.
+    /// Sets the contents of the files when the start of the data is known.
     fn finish_data(
         &mut self,
         manifest: &Path,
@@ -280,7 +280,7 @@ impl<'m> Manifest<'m> {
         Ok(())
     }
 
-    /// Returns the directory of a new entry, created if missing, and the entry's name.
+    /// Returns the parent directory of a new entry, created if missing, and the entry's name.
     fn place<'p>(&mut self, path: &'p [Vec<u8>]) -> Result<(NodeIndex, &'p [u8]), Step> {
         let Some((name, parents)) = path.split_last() else {
             return Err(LineError::Exists(display(path)).into());
@@ -312,7 +312,7 @@ impl<'m> Manifest<'m> {
     }
 }
 
-/// Why a line could not be applied.
+/// The reason why a line could not be applied.
 enum Step {
     Line(LineError),
     Other(BuildError),
@@ -356,7 +356,7 @@ fn empty_file() -> NodeKind {
     NodeKind::File { len: 0, content }
 }
 
-/// Creates contents from a file of the host. Follows symbolic links to it.
+/// Returns the contents of a host file. Follows symbolic links to it.
 fn host_file(path: PathBuf) -> Result<NodeKind, LineError> {
     let found = fs::canonicalize(&path).and_then(|path| Ok((fs::metadata(&path)?, path)));
     match found {

@@ -10,29 +10,29 @@ use super::super::time::parse_time;
 use super::names;
 use super::xattr_value;
 
-/// The largest owner: the one above means "leave it" to chown.
+/// The largest owner. chown(2) takes the next number as "no change".
 const OWNER_MAX: u64 = 0xFFFF_FFFE;
 
 #[derive(Debug)]
 pub struct Line {
-    /// The path that it is about.
+    /// The path of the entry.
     pub path: Components,
     pub action: Action,
 }
 
-/// The change that a line asks for.
+/// The change that a line makes.
 #[derive(Debug)]
 pub enum Action {
-    /// Creates an entry. A directory that exists is changed.
+    /// Creates an entry. An existing directory is changed.
     Make(Attributes, Make),
-    /// Changes mode, owner and perhaps time of an entry.
+    /// Changes mode, owner and optionally time of an entry.
     Modify(Attributes),
     /// Adds another name for the entry at this path.
     HardLink(Components),
-    /// Adds a file of the host with its own attributes.
+    /// Adds a host file with its own attributes.
     Like {
         file: PathBuf,
-        /// Adds the file that a symbolic link leads to.
+        /// Adds the target of a symbolic link instead of the link.
         follows: bool,
     },
     Xattr {
@@ -49,7 +49,6 @@ pub struct Attributes {
     pub time: Option<Timestamp>,
 }
 
-/// Kind of a new entry.
 #[derive(Debug)]
 pub enum Make {
     Directory,
@@ -58,19 +57,18 @@ pub enum Make {
     Symlink(Vec<u8>),
     Fifo,
     Socket,
-    /// A file without contents.
     Empty,
-    /// Contents of a file of the host.
+    /// Contents of a host file.
     Host(PathBuf),
-    /// Contents behind the entries of the manifest.
+    /// Contents after the entries of the manifest.
     Data {
         len: u64,
         offset: u64,
     },
 }
 
-/// Parses a line that is neither blank nor a comment. `is_pseudo`: where the dialects differ, it is that of
-/// pseudo files.
+/// Parses a line that is neither blank nor a comment. `is_pseudo` selects the dialect of pseudo
+/// files.
 pub fn parse(line: &[u8], is_pseudo: bool) -> Result<Line, LineError> {
     let mut words = Words::new(line);
     let path = components(&words.expect("the path")?)?;
@@ -82,7 +80,7 @@ pub fn parse(line: &[u8], is_pseudo: bool) -> Result<Line, LineError> {
         b'f' | b'F' => {
             let attributes = attributes(letter, &mut words)?;
             let command = words.remainder("the command")?;
-            // charliecloud has an empty file made by a command that writes nothing.
+            // charliecloud creates an empty file with a command that writes nothing.
             match command.trim_ascii() {
                 b"true" | b":" => Action::Make(attributes, Make::Empty),
                 _ => return Err(LineError::Command),
@@ -130,7 +128,7 @@ fn make(letter: u8, words: &mut Words<'_>) -> Result<Make, LineError> {
         b'd' => Make::Directory,
         b'b' => Make::Block(device(words)?),
         b'c' => Make::Char(device(words)?),
-        // A target is the rest of the line, spaces included.
+        // A target is the rest of the line, including spaces.
         b's' => Make::Symlink(words.remainder("the target")?.to_vec()),
         b'i' => match words.next()?.as_deref() {
             None | Some(b"f") => Make::Fifo,
@@ -173,7 +171,7 @@ fn mode(word: &[u8]) -> Result<u16, LineError> {
     value.ok_or_else(|| LineError::Mode(lossy(word)))
 }
 
-/// Parses a number, or a name that is looked up in a file of this system.
+/// Parses a number, or looks up a name in a file of this system.
 fn owner(word: &[u8], file: &'static str) -> Result<u32, LineError> {
     let value = match word.first() {
         Some(b'0'..=b'9') => Some(number("owner", word, OWNER_MAX)?),
@@ -183,10 +181,7 @@ fn owner(word: &[u8], file: &'static str) -> Result<u32, LineError> {
     value.ok_or_else(|| LineError::Owner(lossy(word), file))
 }
 
-/// Parses NAME=VALUE, in which VALUE is as getfattr(1) writes it.
-///
-/// # Errors
-/// [`LineError::Xattr`] for anything else.
+/// Parses `NAME=VALUE`, with VALUE in the syntax of getfattr(1).
 pub fn parse_xattr(definition: &[u8]) -> Result<(Vec<u8>, Vec<u8>), LineError> {
     let failed = || LineError::Xattr(lossy(definition));
     let equals = definition.iter().position(|&byte| byte == b'=');

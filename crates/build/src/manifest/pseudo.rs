@@ -1,5 +1,5 @@
-//! Lines as `mksquashfs` takes them with `-p` and `-pf`: what stands in the way of one is told, and the line
-//! is ignored.
+//! Applies lines for the `mksquashfs` options `-p` and `-pf`. A line that cannot be applied is
+//! reported and ignored.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,17 +16,17 @@ use super::super::{BuildError, Content, HostFile, NewNode, NodeIndex, NodeKind, 
 use super::parse::{Action, Attributes, Line, Make, parse};
 use super::{Manifest, Step, display};
 
-/// How the lines are applied.
+/// Rules for applying the lines.
 pub struct PseudoRules<'r> {
-    /// The time of entries for which a line says none.
+    /// The time of entries whose line gives none.
     pub now: Timestamp,
-    /// Whether a line may make the root directory.
+    /// A line may create the root directory.
     pub makes_root: bool,
-    /// The directory that the tree was read from, for messages.
+    /// The source directory of the tree, for messages.
     pub source: &'r Path,
-    /// Only its limits of entries and depth are used.
+    /// Only the limits of entries and depth are used.
     pub limits: &'r Limits,
-    /// Receives a message for each line that is ignored.
+    /// Receives a message for each ignored line.
     pub told: &'r mut dyn FnMut(String),
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for PseudoRules<'_> {
     }
 }
 
-/// Definitions that are applied one after another.
+/// A sequence of definitions to apply.
 pub struct PseudoDefinitions<'t> {
     manifest: Manifest<'t>,
 }
@@ -50,7 +50,7 @@ impl std::fmt::Debug for PseudoDefinitions<'_> {
     }
 }
 
-/// The state of definitions of `mksquashfs`.
+/// The state of `mksquashfs` definitions.
 pub(super) struct Pseudo<'m> {
     pub(super) now: Timestamp,
     makes_root: bool,
@@ -58,9 +58,9 @@ pub(super) struct Pseudo<'m> {
     told: &'m mut dyn FnMut(String),
     /// The attributes of directories that no line lists.
     pub(super) dir: Option<Attributes>,
-    /// Entries that a line made.
+    /// Entries that a line created.
     pub(super) made: HashSet<NodeIndex>,
-    /// Entries that were there before the first line.
+    /// Number of entries before the first line.
     found: usize,
 }
 
@@ -76,16 +76,13 @@ impl<'t> PseudoDefinitions<'t> {
             made: HashSet::new(),
             found: tree.len(),
         };
-        // Paths of the host are relative to the directory of the process.
+        // Host paths are relative to the working directory.
         let mut manifest = Manifest::new(tree, rules.limits, Path::new(""));
         manifest.pseudo = Some(pseudo);
         Self { manifest }
     }
 
-    /// Applies one line.
-    ///
-    /// # Errors
-    /// [`LineError`] if it is none, or [`BuildError`].
+    /// Applies one line. Fails with [`LineError`] for an invalid line.
     pub fn line(&mut self, line: &[u8]) -> Result<Result<(), LineError>, BuildError> {
         if is_blank(line) {
             return Ok(Ok(()));
@@ -97,11 +94,8 @@ impl<'t> PseudoDefinitions<'t> {
         }
     }
 
-    /// Sets the attributes of the directories that following lines need but do not list: `d MODE UID GID` or
-    /// `D TIME MODE UID GID`.
-    ///
-    /// # Errors
-    /// [`LineError`] if it is neither.
+    /// Sets the attributes of directories that later lines need but do not list: `d MODE UID GID`
+    /// or `D TIME MODE UID GID`.
     pub fn missing_directories(&mut self, attributes: &[u8]) -> Result<(), LineError> {
         let line = parse(&[b"/ ", attributes].concat(), true)?;
         let Action::Make(attributes, Make::Directory) = line.action else {
@@ -114,24 +108,19 @@ impl<'t> PseudoDefinitions<'t> {
     }
 
     /// Applies the lines of a file.
-    ///
-    /// # Errors
-    /// The errors of [`apply_manifest`](super::apply_manifest).
     pub fn file(&mut self, path: &Path) -> Result<(), BuildError> {
         self.manifest.apply_file(path)
     }
 
-    /// Ends: links to paths that were not listed before must be there now.
-    ///
-    /// # Errors
-    /// [`BuildError::Line`] with the link.
+    /// Completes the definitions: fails if the target of a link still does not exist.
     pub fn finish(mut self) -> Result<(), BuildError> {
         self.manifest.finish_links(Path::new("-p"))
     }
 }
 
 impl Manifest<'_> {
-    /// Returns whether a line is ignored, after telling why. Never by the rules of forerun's own dialect.
+    /// Returns whether a line is ignored, after reporting the reason. Always false in forerun's own
+    /// dialect.
     pub(super) fn is_ignored(&mut self, line: &Line) -> bool {
         if self.pseudo.is_none() {
             return false;
@@ -161,7 +150,8 @@ impl Manifest<'_> {
             ),
             (Action::Modify(_), Some(_)) if is_new => different(name),
             (Action::Modify(_) | Action::Xattr { .. }, _) | (_, None) => return false,
-            // A directory that was made only because others lie in it takes the attributes of its own line.
+            // A directory that was created only for its entries takes the attributes of its own
+            // line.
             (Action::Make(_, Make::Directory), Some(_)) if is_dir && !is_new && !is_found => {
                 return false;
             }
@@ -179,7 +169,7 @@ impl Manifest<'_> {
         true
     }
 
-    /// Adds a file of the host with its attributes. A symbolic link is taken as a link unless it `follows` links.
+    /// Adds a host file with its attributes. With `follows`, a symbolic link is followed.
     pub(super) fn like(
         &mut self,
         path: &[Vec<u8>],

@@ -1,8 +1,8 @@
 //! Builds a tree from a directory of the host.
 //!
 //! Each directory is opened below the given one, through no symbolic link, and its entries are read
-//! through its descriptor: a process that renames directories meanwhile can make the scan fail, but
-//! cannot lead it elsewhere.
+//! through its descriptor. So a process that renames directories during the scan can make the scan
+//! fail, but cannot redirect it.
 
 mod sources;
 
@@ -24,22 +24,22 @@ use super::{BuildError, Content, NewNode, NodeIndex, NodeKind, Patterns, Tree};
 
 pub use sources::{NamedSource, scan_sources};
 
-/// Which files of a directory are taken.
+/// Selects the files of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct ScanOptions {
-    /// Paths that are left out, with everything below them.
+    /// Paths that are excluded, with everything below them.
     pub exclude: Patterns,
-    /// Whether extended attributes are read. If not, files get the modes that they have without access control
-    /// lists.
+    /// Read extended attributes. Otherwise files get the modes that they have without access
+    /// control lists.
     pub xattrs: bool,
-    /// Files to leave out, by device and inode number: the image being written, for one.
+    /// Files to exclude, by device and inode number, such as the image being written.
     pub skip: Vec<(u64, u64)>,
-    /// Later modification times are set to this, in seconds since the epoch: `SOURCE_DATE_EPOCH`.
+    /// Upper bound of modification times, in seconds since the epoch: `SOURCE_DATE_EPOCH`.
     pub latest: Option<i64>,
     pub other_filesystems: OtherFilesystems,
 }
 
-/// What becomes of the directories of other filesystems.
+/// The treatment of directories on other filesystems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtherFilesystems {
     #[default]
@@ -48,21 +48,16 @@ pub enum OtherFilesystems {
     LeftOut,
 }
 
-/// Reads the tree below `path`. Symbolic links are taken as links, several names of one file as
-/// hard links. Contents stay where they are until the image is written.
-///
-/// # Errors
-/// [`BuildError::Host`] with the path that could not be read; also if `path` is no directory.
+/// Reads the tree below `path`. Symbolic links are not followed, and several names of one file
+/// become hard links. Contents are read only when the image is written. Fails with the path that
+/// could not be read, or if `path` is not a directory.
 pub fn scan(path: &Path, options: &ScanOptions) -> Result<Tree, BuildError> {
     scan_with(path, options, None)
 }
 
-/// Reads a tree as [`scan`] does, but leaves out files that cannot be opened, and the contents of directories that cannot be
-/// read. Each is passed to `skipped`. Files are opened once more when the image is written; for those that
-/// fail only then there is [`drop_unreadable`](super::drop_unreadable).
-///
-/// # Errors
-/// The errors of [`scan`] for `path` itself.
+/// Like [`scan`], but skips files that cannot be opened, and the contents of directories that
+/// cannot be read. Passes each error to `skipped`. Files are opened again when the image is
+/// written; [`drop_unreadable`](super::drop_unreadable) handles those that fail only then.
 pub fn scan_readable(
     path: &Path,
     options: &ScanOptions,
@@ -97,20 +92,20 @@ fn scan_with(
 struct Scan<'o, 's> {
     options: &'o ScanOptions,
     root: Arc<Root>,
-    /// Path in the tree of what `root` is, for the patterns.
+    /// Path of `root` in the tree, for the patterns.
     prefix: PathBuf,
     tree: Tree,
-    /// Files met so far that have several names.
+    /// Files with several names that were found so far.
     links: HashMap<Identity, NodeIndex>,
-    /// Files may be met under one name more than once, as a source may be given twice.
+    /// A file may be found under the same name twice, because a source may be given twice.
     is_repeated: bool,
     /// The device of the root.
     device: u64,
-    /// Is told of what cannot be read; without it that is an error.
+    /// Receives errors of unreadable files; without it, such errors end the scan.
     skipped: Option<&'s mut dyn FnMut(BuildError)>,
 }
 
-/// A directory still to be read.
+/// A directory to read.
 struct Pending {
     /// Path below the root of the scan.
     path: PathBuf,
@@ -136,7 +131,7 @@ impl<'o, 's> Scan<'o, 's> {
         }
     }
 
-    /// Reads these directories and all below them.
+    /// Reads these directories and everything below them.
     fn descend(&mut self, mut pending: Vec<Pending>) -> Result<(), BuildError> {
         while let Some(dir) = pending.pop() {
             let read = self.directory(&dir, &mut pending);
@@ -145,7 +140,7 @@ impl<'o, 's> Scan<'o, 's> {
         Ok(())
     }
 
-    /// Skips what cannot be read, where that is wanted.
+    /// Skips an unreadable file, if the caller wants that.
     fn or_skip(&mut self, read: Result<(), BuildError>) -> Result<(), BuildError> {
         match (read, &mut self.skipped) {
             (Err(error @ BuildError::Host { .. }), Some(skipped)) => {
@@ -199,7 +194,8 @@ impl<'o, 's> Scan<'o, 's> {
         }
         let kind = self.kind(dir, &path, &stat)?;
         let is_dir = matches!(kind, NodeKind::Directory(_));
-        // Only of directories: overlayfs shows files with the devices of its layers.
+        // Compared only for directories, because overlayfs shows files with the devices of its
+        // layers.
         let is_elsewhere = is_dir && stat.st_dev != self.device;
         if is_elsewhere && self.options.other_filesystems == OtherFilesystems::LeftOut {
             return Ok(());
@@ -268,7 +264,7 @@ impl<'o, 's> Scan<'o, 's> {
         };
         let read = match self.options.xattrs {
             true => read_xattrs(dir, last_name(path), &mut node),
-            // A link has no list.
+            // A symbolic link has no access control list.
             false if matches!(node.kind, NodeKind::Symlink(_)) => Ok(()),
             false => leave_acl(dir, last_name(path), &mut node),
         };
@@ -281,7 +277,7 @@ impl<'o, 's> Scan<'o, 's> {
     }
 }
 
-/// Returns the names in a directory, as the system lists them.
+/// Returns the names in a directory, in the order of the system.
 fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -294,9 +290,9 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Reads the extended attributes of a name in an open directory. No system call of older kernels
-/// takes a directory and a name, so the path goes through the directory's descriptor, and its last
-/// name is not followed.
+/// Reads the extended attributes of a name in an open directory. Older kernels have no system call
+/// for a directory and a name, so the path goes through the directory's descriptor. The last name
+/// is not followed.
 fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()> {
     let path = path_of(dir, name);
     let listed = xattr::list(&path);
@@ -305,7 +301,7 @@ fn read_xattrs(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
     }
     for name in listed? {
-        // An attribute that disappeared meanwhile is left out.
+        // An attribute that has disappeared since is skipped.
         if let Some(value) = xattr::get(&path, &name)? {
             node.xattrs.insert(name.into_vec(), value);
         }
@@ -320,12 +316,12 @@ fn path_of(dir: &OwnedFd, name: &OsStr) -> PathBuf {
     dir.join(name)
 }
 
-/// Gives a node whose attributes are not wanted the mode that it has without its access control list.
+/// Sets the mode that a file has without its access control list, if attributes are not read.
 fn leave_acl(dir: &OwnedFd, name: &OsStr, node: &mut NewNode) -> io::Result<()> {
     let acl = xattr::get(path_of(dir, name), OsStr::from_bytes(ACL_ACCESS));
     match acl {
         Ok(Some(acl)) => node.mode = without_acl(node.mode, &acl),
-        // Filesystems without lists, and lists that cannot be read without /proc.
+        // The filesystem has no lists, or the list cannot be read without /proc.
         Ok(None) => {}
         Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::OPNOTSUPP | Errno::NOENT) => {}

@@ -1,4 +1,4 @@
-//! Archives, followed by their members to their ends.
+//! Archives. The checks follow the members to the end.
 
 use forerun_io::{u64_from, usize_from};
 use libdeflater::crc32;
@@ -99,7 +99,7 @@ pub fn zip(b: &mut Bytes<'_>) -> Option<Found> {
                 let details = format!("{members} members");
                 return Some(Found::of(end).details(details).of_files());
             }
-            // A signature of Android, and padding, lie before the directory.
+            // An Android signature and padding may precede the directory.
             Some(_) if members > 0 => match b.find(at, b"PK\x01\x02", 1 << 20) {
                 Some(next) => at = next,
                 None => break,
@@ -112,7 +112,8 @@ pub fn zip(b: &mut Bytes<'_>) -> Option<Found> {
     (members > 0 && b.has(0, b"PK\x03\x04")).then(|| Found::of(at).details(details).of_files())
 }
 
-/// Returns the place of the next header, of any kind but an image of one in compressed data.
+/// Returns the offset of the next header of any kind. Bytes of compressed data may only look like
+/// one.
 fn next_member(b: &mut Bytes<'_>, from: u64) -> Option<u64> {
     let mut at = from;
     loop {
@@ -200,7 +201,7 @@ fn rar5(b: &mut Bytes<'_>, at: u64) -> Option<(u64, bool)> {
     Some((end, kind == 5))
 }
 
-/// Returns a number of seven bits a byte, and the offset after it.
+/// Returns a number stored in seven bits per byte, and the offset after it.
 fn rar_number(b: &mut Bytes<'_>, at: u64) -> Option<(u64, u64)> {
     let bytes = b.up_to(at, 10);
     let len = bytes.iter().position(|byte| byte & 0x80 == 0)? + 1;

@@ -1,4 +1,4 @@
-//! What boot loaders load: U-Boot images, device trees, kernels.
+//! Contents that boot loaders load: U-Boot images, device trees, kernels.
 
 use forerun_io::{u64_from, usize_from};
 use libdeflater::crc32;
@@ -7,10 +7,10 @@ use super::{Bytes, Found, joined, made};
 
 pub const UIMAGE_LEN: u64 = 64;
 
-/// Most bytes of the structure of a device tree that are read for its names.
+/// Maximum number of bytes of a device tree's structure that are read for node names.
 const STRUCTURE: u64 = 4 << 20;
 
-/// A legacy header of U-Boot.
+/// A legacy U-Boot image.
 pub fn uimage(b: &mut Bytes<'_>) -> Option<Found> {
     let mut head = b.array::<64>(0)?;
     let crc = b.be(4, 4)?;
@@ -50,7 +50,7 @@ pub fn uimage(b: &mut Bytes<'_>) -> Option<Found> {
     Some(found)
 }
 
-/// A flattened device tree. One with a node `images` is a FIT image, which U-Boot loads.
+/// A flattened device tree. With a node `images`, it is a FIT image for U-Boot.
 pub fn device_tree(b: &mut Bytes<'_>) -> Option<Found> {
     let [len, structure, strings] = [b.be(4, 4)?, b.be(8, 4)?, b.be(12, 4)?];
     let [version, compatible] = [b.be(20, 4)?, b.be(24, 4)?];
@@ -86,10 +86,10 @@ struct TreeFacts {
     images: Option<Vec<String>>,
 }
 
-/// Most images of a FIT image that are named.
+/// Maximum number of images of a FIT image that are listed.
 const MOST_IMAGES: usize = 32;
 
-/// Reads the structure until its end. Returns `None` if it is none.
+/// Reads the structure to its end. Returns `None` if it is invalid.
 fn tree_facts(b: &mut Bytes<'_>, range: std::ops::Range<u64>, strings: u64) -> Option<TreeFacts> {
     let mut facts = TreeFacts::default();
     let (mut at, mut depth, mut is_images) = (range.start, 0_u32, false);
@@ -142,7 +142,7 @@ fn tree_facts(b: &mut Bytes<'_>, range: std::ops::Range<u64>, strings: u64) -> O
     Some(facts)
 }
 
-/// A kernel for x86 as boot loaders take it. Its last part is compressed.
+/// An x86 kernel in the form for boot loaders. Its last part is compressed.
 pub fn bzimage(b: &mut Bytes<'_>) -> Option<Found> {
     let [sectors, protocol] = [b.le(0x1f1, 1)?, b.le(0x206, 2)?];
     if !b.has(0x1fe, b"\x55\xaa") || !(0x200..0x300).contains(&protocol) || sectors > 64 {
@@ -176,13 +176,13 @@ pub fn riscv(b: &mut Bytes<'_>) -> Option<Found> {
     raw_image(b, memory, is_valid)
 }
 
-/// An image whose header says how much memory it takes, which is more than the file has.
+/// An image whose header states only its memory size, which exceeds its file size.
 fn raw_image(b: &mut Bytes<'_>, memory: u64, is_valid: bool) -> Option<Found> {
     let details = format!("takes {memory} bytes of memory");
     (is_valid && memory > 0).then(|| Found::of(None).details(details).around(b.left().min(64)))
 }
 
-/// The line that a kernel prints first: it names the version, the compiler and the date.
+/// The first line of a kernel's output, with the version, the compiler and the date.
 pub fn version(b: &mut Bytes<'_>) -> Option<Found> {
     let text = b.up_to(0, 512);
     let text = text.split(|&byte| byte == 0 || byte == b'\n').next()?;
@@ -192,7 +192,7 @@ pub fn version(b: &mut Bytes<'_>) -> Option<Found> {
     is_version.then(|| Found::of(u64_from(text.len())).details(String::from_utf8_lossy(&details)))
 }
 
-/// A kernel and its RAM disk for Android, in pages.
+/// An Android kernel and RAM disk, in pages.
 pub fn android(b: &mut Bytes<'_>) -> Option<Found> {
     let version = b.le(40, 4)?;
     let [kernel, disk] = [b.le(8, 4)?, b.le(if version < 3 { 16 } else { 12 }, 4)?];
@@ -214,7 +214,7 @@ pub fn android(b: &mut Bytes<'_>) -> Option<Found> {
             }
         }
         4 => parts.push(b.le(1580, 4)?),
-        // The vendors of old versions have the length of a device tree there.
+        // Old vendor versions store the length of a device tree in this field.
         other => parts.push(other),
     }
     let parts: u64 = parts
@@ -226,7 +226,7 @@ pub fn android(b: &mut Bytes<'_>) -> Option<Found> {
     } else {
         Vec::new()
     };
-    // The date and level of patches of the operating system.
+    // Date and patch level of the operating system.
     let level = b.le(if version < 3 { 44 } else { 16 }, 4)? & 0x7ff;
     let (year, month) = (2000 + (level >> 4), level & 15);
     let patched = (month > 0).then(|| format!("patches of {year}-{month:02}"));

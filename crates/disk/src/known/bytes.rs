@@ -5,15 +5,14 @@ use forerun_vfs::MEASURE_LEN;
 
 /// Bytes of the first read. Most candidates fail on these.
 const FIRST: usize = 512;
-/// Most bytes of a read.
 const MOST: usize = 256 << 10;
 
-/// What the checks of one scan may still spend on bytes that the scan reads again.
+/// The remaining budget of a scan for checks that read bytes the scan reads again.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Bytes to read.
+    /// Bytes that checks may still read.
     pub reads: u64,
-    /// Bytes to decode to.
+    /// Bytes that checks may still decode to.
     pub decodes: u64,
 }
 
@@ -23,9 +22,9 @@ pub struct Bytes<'s> {
     buffer: Vec<u8>,
     start: u64,
     step: usize,
-    /// Bytes that were read so far.
+    /// Number of bytes read so far.
     pub read: u64,
-    /// Bytes that were decoded so far.
+    /// Number of bytes decoded so far.
     pub decoded: u64,
     pub budget: Budget,
 }
@@ -48,8 +47,8 @@ impl<'s> Bytes<'s> {
         self.source.len()
     }
 
-    /// Returns the bytes at `offset`. Returns `None` past the end of the source, past the budget, or if
-    /// they cannot be read: then the scan fails on them itself.
+    /// Returns the bytes at `offset`. Returns `None` beyond the end of the source or the budget, or
+    /// after a read error, which the scan itself will report.
     pub fn at(&mut self, offset: u64, len: usize) -> Option<&[u8]> {
         let bytes = self.up_to(offset, len);
         (bytes.len() == len).then_some(bytes)
@@ -90,7 +89,6 @@ impl<'s> Bytes<'s> {
         is_read
     }
 
-    /// Returns the bytes at `offset` as an array.
     pub fn array<const N: usize>(&mut self, offset: u64) -> Option<[u8; N]> {
         self.at(offset, N)?.first_chunk().copied()
     }
@@ -113,14 +111,14 @@ impl<'s> Bytes<'s> {
         self.at(offset, expected.len()) == Some(expected)
     }
 
-    /// Returns the text at `offset`, without the zeros and spaces that pad it.
+    /// Returns the text at `offset`, without padding zeros and spaces.
     pub fn text(&mut self, offset: u64, len: usize) -> Vec<u8> {
         let bytes = self.up_to(offset, len);
         let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
         text.trim_ascii_end().to_vec()
     }
 
-    /// Returns the offset of the first place from `from` on with these bytes, within `most` bytes.
+    /// Returns the first offset at or after `from` with these bytes, within `most` bytes.
     pub fn find(&mut self, from: u64, wanted: &[u8], most: u64) -> Option<u64> {
         let first = *wanted.first()?;
         let mut at = from;
@@ -135,7 +133,7 @@ impl<'s> Bytes<'s> {
                 }
                 rest = &rest[1..];
             }
-            // The bytes may lie across two reads.
+            // A match may cross the border between two reads.
             let passed = (bytes.len() + 1).checked_sub(wanted.len())?;
             if passed == 0 {
                 return None;

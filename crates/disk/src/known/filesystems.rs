@@ -1,11 +1,11 @@
-//! Filesystems and other uses of whole devices, by their superblocks.
+//! Filesystems and other contents of whole devices, identified by their superblocks.
 
 use forerun_io::{u64_from, usize_from};
 use libdeflater::crc32;
 
 use super::{Bytes, Found, joined, made};
 
-/// Bytes without a node after which a JFFS2 filesystem has ended: an erase block, and more.
+/// Bytes without a node after which a JFFS2 filesystem has ended: more than an erase block.
 const JFFS2_GAP: u64 = 1 << 20;
 
 pub fn ext(b: &mut Bytes<'_>) -> Option<Found> {
@@ -19,7 +19,7 @@ pub fn ext(b: &mut Bytes<'_>) -> Option<Found> {
         return None;
     }
     let block = 1024 << log;
-    // Copies of the superblock name the group that they are in.
+    // A copy of the superblock stores the group that it is in.
     if creator > 4 || revision > 1 || group != 0 || blocks == 0 || inodes == 0 {
         return None;
     }
@@ -231,7 +231,7 @@ pub fn lvm(b: &mut Bytes<'_>) -> Option<Found> {
 }
 
 pub fn raid(b: &mut Bytes<'_>) -> Option<Found> {
-    // The superblock says in which sector it is.
+    // The superblock stores its own sector number.
     let is_valid = b.le(0x1004, 4)? == 1 && b.le(0x1000 + 144, 8)? == 8;
     let label = b.text(0x1000 + 32, 32);
     is_valid.then(|| Found::default().label(label))
@@ -316,7 +316,7 @@ pub fn jffs2(b: &mut Bytes<'_>) -> Option<Found> {
     Some(Found::of(end).details(format!("{order}-endian, {nodes} nodes")))
 }
 
-/// Returns the length of a node whose header has the right checksum.
+/// Returns the length of a node whose header has a valid checksum.
 fn jffs2_node(b: &mut Bytes<'_>, at: u64, is_little: bool) -> Option<u64> {
     let head = b.array::<12>(at)?;
     let number = |bytes: [u8; 4]| {

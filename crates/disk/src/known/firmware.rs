@@ -1,4 +1,4 @@
-//! Containers of firmware, and programs.
+//! Firmware containers, and programs.
 
 use super::{Bytes, Found};
 
@@ -17,7 +17,7 @@ pub fn trx(b: &mut Bytes<'_>) -> Option<Found> {
         if offset == 0 {
             continue;
         }
-        // Parts begin behind the header, one after the other.
+        // Parts follow the header in order.
         if offset < head || offset <= before || offset >= len {
             return None;
         }
@@ -29,7 +29,7 @@ pub fn trx(b: &mut Bytes<'_>) -> Option<Found> {
     }
     let details = format!("version {version}, parts: {used}");
     let mut found = Found::of(len).details(details).around(head);
-    // The last step of CRC-32, the inversion, is left out.
+    // The checksum is a CRC-32 without the final inversion.
     let crc = u32::try_from(b.le(8, 4)?).ok()?;
     found.sum = Some((12..len, !crc));
     Some(found)
@@ -48,7 +48,7 @@ pub fn uefi_volume(b: &mut Bytes<'_>) -> Option<Found> {
     is_valid.then(|| Found::of(len).around(head))
 }
 
-/// A program or library. It ends with its section headers, or its last segment or section.
+/// A program or library. It ends with its section headers, or with its last segment or section.
 pub fn elf(b: &mut Bytes<'_>) -> Option<Found> {
     let [class, order, version] = [b.le(4, 1)?, b.le(5, 1)?, b.le(6, 1)?];
     let is_wide = class == 2;
@@ -120,7 +120,7 @@ pub fn pe(b: &mut Bytes<'_>) -> Option<Found> {
         let at = head + 24 + options + 40 * n;
         end = end.max(b.le(at + 20, 4)? + b.le(at + 16, 4)?);
     }
-    // Signatures lie after the sections, at the offset that a directory names.
+    // Signatures follow the sections, at the offset that a directory stores.
     let signatures = head + 24 + if kind == 0x10b { 128 } else { 144 };
     let (at, len) = (b.le(signatures, 4)?, b.le(signatures + 4, 4)?);
     if at >= end && at - end < 16 {

@@ -1,10 +1,10 @@
-//! Certificates and keys, by name.
+//! Certificates and keys, with their names.
 
 use forerun_io::{u64_from, usize_from};
 
 use super::{Bytes, Found};
 
-/// Most bytes of a certificate or key.
+/// Maximum number of bytes of a certificate or key.
 const MOST: u64 = 16 << 10;
 
 pub fn pem(b: &mut Bytes<'_>) -> Option<Found> {
@@ -20,7 +20,7 @@ pub fn pem(b: &mut Bytes<'_>) -> Option<Found> {
     if !is_kind || kind.is_empty() {
         return None;
     }
-    // A program that looks for the line has no contents after it.
+    // A program that searches for this line contains the line, but no key after it.
     let after = 11 + u64_from(len) + 5;
     if !matches!(b.array::<1>(after)?, [b'\n' | b'\r']) {
         return None;
@@ -31,7 +31,7 @@ pub fn pem(b: &mut Bytes<'_>) -> Option<Found> {
     Some(Found::of(end).details(String::from_utf8_lossy(&kind).to_lowercase()))
 }
 
-/// Returns the length of the sequence at the start, and that of its header.
+/// Returns the length of the sequence at the start, and the length of its header.
 fn sequence(b: &mut Bytes<'_>) -> Option<(u64, u64)> {
     match b.array::<2>(0)? {
         [0x30, 0x81] => Some((b.be(2, 1)? + 3, 3)),

@@ -1,7 +1,7 @@
-//! What a scan names although forerun does not open it: one table of magic numbers, each with a check that
-//! random bytes do not pass, and the length if the bytes tell.
+//! Contents that a scan identifies although forerun does not open them: a table of magic numbers.
+//! Each has a check that random bytes fail. The check returns the length if the bytes tell it.
 //!
-//! The checks know no scan: they see the source from the start of a candidate on.
+//! The checks are independent of the scan: they see the source from the start of a candidate on.
 
 mod archives;
 mod boot;
@@ -34,13 +34,13 @@ pub struct Known {
     pub role: Role,
 }
 
-/// What a kind is used for.
+/// The purpose of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Plain,
-    /// A filesystem, or another use of a whole device: valuable to its owner.
+    /// A filesystem, or other contents of a whole device, which are valuable to their owner.
     Volume,
-    /// Its check decodes a stream.
+    /// A stream. Its check decodes it.
     Stream,
 }
 
@@ -64,25 +64,25 @@ impl std::fmt::Debug for Known {
 /// The facts about valid contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Bytes, perhaps more than there are; `None` if the bytes do not tell.
+    /// Length in bytes, which may exceed the source; `None` if the bytes do not tell.
     pub len: Option<u64>,
     pub label: Vec<u8>,
-    /// More, as text.
+    /// Further facts as text.
     pub details: String,
     pub inside: Inside,
     /// A range with a checksum, and its CRC-32.
     pub sum: Option<(Range<u64>, u32)>,
 }
 
-/// What a search looks for in contents that it has found.
+/// What a scan searches for inside of found contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inside {
     /// Nothing: the contents are compressed, encrypted or scattered.
     #[default]
     Nothing,
-    /// Images only: the contents are files.
+    /// Only images: the contents are files.
     Images,
-    /// Everything after a header of so many bytes.
+    /// Everything after a header of this many bytes.
     All(u64),
 }
 
@@ -104,13 +104,13 @@ impl Found {
         self
     }
 
-    /// Declares that there are other contents after a header of `len` bytes.
+    /// Marks everything after a header of `len` bytes as other contents.
     fn around(mut self, len: u64) -> Self {
         self.inside = Inside::All(len);
         self
     }
 
-    /// Declares that the contents are files as they are.
+    /// Marks the contents as uncompressed files.
     const fn of_files(mut self) -> Self {
         self.inside = Inside::Images;
         self
@@ -143,8 +143,8 @@ const fn stream(mut known: Known) -> Known {
     known
 }
 
-/// All kinds. Two magic numbers of one kind are two rows. None begins with two bytes of 0x00 or 0xFF, which
-/// are frequent.
+/// All kinds. A kind with two magic numbers has two rows. No magic number begins with two bytes of
+/// 0x00 or 0xFF, which are frequent.
 #[rustfmt::skip]
 pub const KNOWN: &[Known] = &[
     volume(kind("ext", "ext2, ext3 or ext4", 0x438, b"\x53\xef", filesystems::ext)),
@@ -217,12 +217,9 @@ pub const KNOWN: &[Known] = &[
     kind("ssh-public-key", "SSH public key", 0, b"ssh-ed25519 AAAA", keys::ssh),
 ];
 
-/// Returns what the start of `source` has the magic number of: a filesystem or another use of a device. For
-/// programs that are about to overwrite it: what may be valuable is better recognised wrongly than not at
-/// all, so nothing is validated.
-///
-/// # Errors
-/// [`Error::Io`] if the source cannot be read.
+/// Returns the name of the filesystem or other device contents whose magic number `source` starts
+/// with. Programs use it before they overwrite a device. Nothing is validated, because a false
+/// warning is better than a missing one.
 pub fn volume_at_start(source: &dyn ReadAt) -> Result<Option<&'static str>> {
     let volumes = KNOWN.iter().filter(|it| it.role == Role::Volume);
     let needed = volumes
@@ -250,7 +247,7 @@ fn made(seconds: u64) -> Option<String> {
     Some(format!("made {}", date(seconds.try_into().ok()?)?))
 }
 
-/// Joins what is known by commas.
+/// Joins the known parts with commas.
 fn joined(parts: impl IntoIterator<Item = Option<String>>) -> String {
     let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! Compressed streams. No header says where one ends, so they are decoded, in bounded memory.
+//! Compressed streams. No header states their length, so they are decoded, in bounded memory.
 
 use forerun_codec::{StreamDecoder, StreamFormat, StreamPlace};
 use forerun_io::{ReadAt, u64_from, usize_from};
@@ -6,11 +6,11 @@ use libdeflater::Crc;
 
 use super::{Budget, Bytes, Found, joined, made};
 
-/// Bytes that a decoder gets at first.
+/// Bytes of input that a decoder gets first.
 const INPUT: usize = 64 << 10;
-/// Most bytes that a decoder gets at once. A block of no stream needs more.
+/// Maximum number of bytes of input that a decoder gets at once. No format has larger blocks.
 const MOST_INPUT: usize = 4 << 20;
-/// Decoded and stored bytes from which on a damaged stream is one nevertheless.
+/// Smallest decoded and stored sizes at which a damaged stream still counts as a stream.
 const LEAST_DECODED: u64 = 64 << 10;
 const LEAST_STORED: u64 = 4 << 10;
 /// Decoded bytes of a stream of LZMA: a few could be anything.
@@ -49,12 +49,12 @@ impl Stream {
     }
 }
 
-/// How a stream ends.
+/// The way a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Whole,
     Damaged,
-    /// With the source.
+    /// The source ends first.
     Cut,
     /// The budget is used up, or the caller wants no more.
     Unknown,
@@ -63,14 +63,14 @@ enum End {
 /// The result of decoding.
 #[derive(Clone, Copy, Debug)]
 struct Decoded {
-    /// Stored bytes.
+    /// Number of stored bytes.
     len: u64,
     decoded: u64,
     end: End,
 }
 
 impl Decoded {
-    /// Returns what is wrong with the stream.
+    /// Returns a description of the stream's damage.
     const fn fault(&self) -> Option<&'static str> {
         match self.end {
             End::Whole => None,
@@ -81,9 +81,9 @@ impl Decoded {
     }
 }
 
-/// Decodes the stream of a kind with this name in [`KNOWN`](super::KNOWN) at the start of `source`, as far as it can
-/// be decoded. Passes decoded bytes to `sink` until that returns false. Returns the number of decoded bytes; `None`
-/// for other kinds.
+/// Decodes the stream at the start of `source`, as far as possible. `name` is its kind in
+/// [`KNOWN`](super::KNOWN). Passes decoded bytes to `sink` until that returns false. Returns the
+/// number of decoded bytes; `None` for other kinds.
 pub fn decode_stream(
     source: &dyn ReadAt,
     name: &str,
@@ -97,8 +97,8 @@ pub fn decode_stream(
     Some(decode(&mut Bytes::new(source, budget), stream, sink).decoded)
 }
 
-/// Decodes the streams at the start of `b`, one after the other as files have them. Passes decoded bytes to
-/// `sink` until that returns false.
+/// Decodes all consecutive streams at the start of `b`. Passes decoded bytes to `sink` until that
+/// returns false.
 fn decode(b: &mut Bytes<'_>, stream: Stream, sink: &mut dyn FnMut(&[u8]) -> bool) -> Decoded {
     let mut done = Decoded {
         len: 0,
@@ -111,7 +111,7 @@ fn decode(b: &mut Bytes<'_>, stream: Stream, sink: &mut dyn FnMut(&[u8]) -> bool
     loop {
         let before = done;
         if !one(b, stream, &mut decoder, &mut done, sink) {
-            // Bytes after a whole stream that are no other one.
+            // Bytes after a complete stream that are not another one.
             let is_junk = before.end == End::Whole && done.decoded - before.decoded < LEAST_DECODED;
             return if is_junk { before } else { done };
         }
@@ -128,7 +128,7 @@ fn decode(b: &mut Bytes<'_>, stream: Stream, sink: &mut dyn FnMut(&[u8]) -> bool
     }
 }
 
-/// Decodes one stream. Returns whether it is whole.
+/// Decodes one stream. Returns whether it is complete.
 fn one(
     b: &mut Bytes<'_>,
     stream: Stream,
@@ -265,8 +265,8 @@ pub fn bzip2(b: &mut Bytes<'_>) -> Option<Found> {
     found(b, Stream::Bzip2)
 }
 
-/// LZMA has no magic number and no checksum: usual properties, a usual dictionary, and the end where the
-/// header has it rule out chance.
+/// LZMA has no magic number and no checksum. Common properties, a common dictionary size, and an
+/// end that matches the header exclude chance.
 pub fn lzma(b: &mut Bytes<'_>) -> Option<Found> {
     let [dictionary, len, first] = [b.le(1, 4)?, b.le(5, 8)?, b.le(13, 1)?];
     let is_usual = dictionary.is_power_of_two() || (dictionary / 3).is_power_of_two();
@@ -278,7 +278,7 @@ pub fn lzma(b: &mut Bytes<'_>) -> Option<Found> {
     (b.decoded >= LEAST_LZMA).then_some(found)
 }
 
-/// Follows the blocks of a frame, which have their lengths.
+/// Follows the blocks of a frame by their lengths.
 pub fn lz4(b: &mut Bytes<'_>) -> Option<Found> {
     let [flags, sizes] = [b.le(4, 1)?, b.le(5, 1)?];
     let has = |flag: u64| flags & flag != 0;
@@ -312,7 +312,7 @@ pub fn lz4(b: &mut Bytes<'_>) -> Option<Found> {
     Some(Found::of(at))
 }
 
-/// Follows the blocks of a legacy frame, which ends before a length that cannot be one.
+/// Follows the blocks of a legacy frame, which ends before an invalid block length.
 pub fn lz4_legacy(b: &mut Bytes<'_>) -> Option<Found> {
     const MOST: u64 = (8 << 20) + (8 << 20) / 255 + 16;
     let (mut at, mut blocks) = (4_u64, 0_u64);
@@ -356,7 +356,7 @@ pub fn lzop(b: &mut Bytes<'_>) -> Option<Found> {
         if plain > 64 << 20 || stored > plain {
             return None;
         }
-        // Stored blocks have no checksum of their own.
+        // Stored blocks have no second checksum.
         let packed = if stored < plain { sums(2, 0x200) } else { 0 };
         at += 4 + sums(1, 0x100) + packed + stored;
     }

@@ -1,4 +1,4 @@
-//! Checks of headers that few tools make.
+//! Checks of formats that few tools can create.
 
 use forerun_io::MemorySource;
 
@@ -78,7 +78,7 @@ fn trx_headers_are_validated() {
     }
 }
 
-/// Bytes in which each field may have any of its extreme values.
+/// Each field of the input may have any of its extreme values.
 #[test]
 fn no_check_panics_or_reads_without_end_on_hostile_fields() {
     for known in KNOWN {

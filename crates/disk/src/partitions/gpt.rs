@@ -1,4 +1,5 @@
-//! The GUID partition table: a header and an array of entries, each with a CRC-32, and a copy at the end.
+//! The GUID partition table: a header and an array of entries, each with a CRC-32, and a backup at
+//! the end.
 
 use forerun_io::{ReadAt, past_end, u32_from, usize_from};
 use forerun_vfs::{Error, Result};
@@ -6,18 +7,18 @@ use libdeflater::crc32;
 
 use super::{PartitionTable, TableKind, TablePartition, number};
 
-/// Sector sizes of disks. The table does not say which one it uses.
+/// Possible sector sizes. The table does not store its sector size.
 const SECTORS: [u64; 2] = [512, 4096];
-/// Bytes of a header, by the specification.
+/// Length of a header in the specification.
 const GPT_HEADER: usize = 92;
-/// Most bytes of all entries. Tools make 16 KiB.
+/// Maximum number of bytes of all entries. Tools write 16 KiB.
 const MOST_ENTRIES: u64 = 1 << 20;
 
-/// Types of partitions, a line each: the GUID as it is written, and the name. They are those of the Discoverable
-/// Partitions Specification, and what `sfdisk -T` knows beside them.
+/// Partition types, one per line: the GUID in text form, and the name. The list has the types of
+/// the Discoverable Partitions Specification, and those that `sfdisk -T` knows in addition.
 const TYPES: &str = include_str!("gpt-types.txt");
 
-/// Reads the table at the start of `source`, or its copy at the end. Returns `None` if neither is
+/// Reads the table at the start of `source`, or its backup at the end. Returns `None` if neither is
 /// valid.
 pub fn read(source: &dyn ReadAt) -> Result<Option<PartitionTable>> {
     for sector in SECTORS {
@@ -48,7 +49,7 @@ fn at(source: &dyn ReadAt, sector: u64, place: u64) -> Result<Option<Vec<TablePa
     let Some(offset) = offset.filter(is_inside) else {
         return Ok(None);
     };
-    // At most MOST_ENTRIES.
+    // At most `MOST_ENTRIES` bytes.
     let mut bytes = vec![0; len];
     let read = source.read_exact_at(offset, &mut bytes);
     read.map_err(|error| Error::io(offset, len, error))?;
@@ -63,7 +64,7 @@ fn at(source: &dyn ReadAt, sector: u64, place: u64) -> Result<Option<Vec<TablePa
     Ok(Some(partitions.collect()))
 }
 
-/// The place of the entries, from a header with a right checksum.
+/// The location of the entries, from a header with a valid checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GptEntries {
     block: u64,
@@ -95,7 +96,7 @@ impl GptEntries {
         (is_sound && entries.len() <= MOST_ENTRIES).then_some(entries)
     }
 
-    /// Returns the bytes of all entries. Both factors have 32 bits.
+    /// Returns the length of all entries. Both factors have 32 bits.
     const fn len(self) -> u64 {
         self.count * self.size
     }
@@ -133,7 +134,7 @@ fn type_name(kind: [u8; 16]) -> String {
     }
 }
 
-/// Swaps between the order in which a GUID is written and the one in which it is stored.
+/// Converts between the byte orders of a GUID as text and as stored.
 const fn mixed(b: [u8; 16]) -> [u8; 16] {
     [
         b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13],
@@ -141,7 +142,6 @@ const fn mixed(b: [u8; 16]) -> [u8; 16] {
     ]
 }
 
-/// Returns a number of four bytes.
 fn low(number: u64) -> u32 {
     u32_from(number)
 }

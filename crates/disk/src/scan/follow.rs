@@ -1,4 +1,4 @@
-//! Archives that a search has found and whose end it has not reached. It follows their members.
+//! Follows the members of archives that a search has found, until it reaches their ends.
 
 use std::ops::Range;
 
@@ -8,30 +8,29 @@ use forerun_vfs::Follow;
 use super::ScanFinding;
 use super::piece::{Candidate, Piece};
 
-/// Most nested archives that are followed at the same time. Deeper ones are not searched for.
+/// Maximum number of nested archives that are followed at the same time. Deeper ones are not found.
 const DEPTH: usize = 16;
 
-/// An archive that is followed.
+/// An archive whose members are being followed.
 struct Following {
-    /// Its place among the findings.
+    /// Its index in the list of findings.
     index: usize,
     start: u64,
-    /// Offset of the header of its first member, after extended ones.
+    /// Offset of the first member's header, after extended headers.
     first: u64,
     pass: Box<dyn Follow>,
 }
 
-/// The archives that are followed.
 #[derive(Default)]
 pub struct Followed(Vec<Following>);
 
 impl Followed {
-    /// Returns whether one more can be followed.
+    /// Returns whether another archive can be followed.
     pub fn has_room(&self) -> bool {
         self.0.len() < DEPTH
     }
 
-    /// Follows an archive that is the finding at `index`.
+    /// Follows the archive that is the finding at `index`.
     pub fn add(&mut self, index: usize, start: u64, first: FirstMember) {
         let FirstMember { offset, pass } = first;
         self.0.push(Following {
@@ -43,8 +42,8 @@ impl Followed {
     }
 
     /// Advances past all members that begin before `position`, and sets the lengths of archives
-    /// that end. Returns whether an archive begins just before it, and the end of the members that
-    /// were passed.
+    /// that end. Returns whether an archive begins just before `position`, and the end of the
+    /// passed members.
     pub fn advance(
         &mut self,
         piece: &Piece<'_>,
@@ -74,7 +73,7 @@ impl Followed {
         (is_member, end)
     }
 
-    /// Returns what is known of the archives so far.
+    /// Returns the known ranges of the archives so far.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         self.0
             .iter()
@@ -97,19 +96,19 @@ impl Following {
     }
 }
 
-/// A pass that has taken the first member of an archive.
+/// A pass that has consumed the first member of an archive.
 pub struct FirstMember {
-    /// Offset of its header in the archive.
+    /// Offset of the first header in the archive.
     offset: u64,
     pass: Box<dyn Follow>,
 }
 
 impl FirstMember {
-    /// Takes the first member. Returns `None` if there is none.
+    /// Consumes the first member. Returns `None` if there is none.
     pub fn take(piece: &Piece<'_>, start: u64, mut pass: Box<dyn Follow>) -> Option<Self> {
         let archive = Candidate { piece, start };
         let mut offset = 0;
-        // Extended headers stand before the member.
+        // Extended headers precede the member.
         while pass.end() == 0 {
             offset = pass.wants().0;
             if step(&archive, &mut *pass) != Some(false) {
@@ -120,7 +119,7 @@ impl FirstMember {
     }
 }
 
-/// Gives an archive the next bytes. Returns whether it ends with them; `None` if they do not belong
+/// Feeds an archive the next bytes. Returns whether it ends with them; `None` if they do not belong
 /// to it.
 fn step(archive: &Candidate<'_, '_>, pass: &mut dyn Follow) -> Option<bool> {
     let (at, len) = pass.wants();

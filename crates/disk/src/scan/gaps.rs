@@ -1,4 +1,4 @@
-//! What lies between findings: padding, and unknown stretches with their entropy.
+//! Ranges between findings: padding, and unknown ranges with their entropy.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use forerun_io::{u64_from, usize_from};
 use super::piece::Piece;
 use super::{ScanFinding, ScanKind};
 
-/// Equal bytes within other ones that are padding of their own.
+/// Shortest run of equal bytes that counts as separate padding.
 const LEAST_PADDING: u64 = 4096;
-/// Gaps from which on padding within other bytes is no more told apart.
+/// Number of gaps after which padding inside of other bytes is no longer separated.
 const MOST_SPLIT: usize = 16_384;
 /// Bytes that are counted at once.
 const CHUNK: usize = 4096;
 
-/// The bytes that belong to no finding. They are looked at once, and in order.
+/// The bytes that belong to no finding. Each is read once, in order.
 #[derive(Default)]
 pub struct Gaps {
-    /// Everything before this is done.
+    /// Everything before this offset is processed.
     pub done: u64,
-    /// Ranges of findings that end after it.
+    /// Ranges of findings that end after `done`.
     covered: Vec<Range<u64>>,
     /// The gap that ends at `done`.
     open: Option<Stretch>,
@@ -27,14 +27,15 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// Declares that a finding explains these bytes.
+    /// Records that a finding explains a range.
     pub fn cover(&mut self, range: Range<u64>) {
         if range.end > self.done {
             self.covered.push(range);
         }
     }
 
-    /// Looks at the bytes before `end` that no finding explains. They are in `piece`, or zeros that are not stored.
+    /// Processes the unexplained bytes before `end`. They are in `piece`, or are zeros that are not
+    /// stored.
     pub fn advance(&mut self, piece: Option<&Piece<'_>>, end: u64) {
         self.covered.sort_by_key(|range| range.start);
         let mut at = self.done;
@@ -103,13 +104,14 @@ impl Gaps {
     }
 }
 
-/// A gap, from its last part on.
+/// The unfinished part of a gap.
 struct Stretch {
     start: u64,
-    /// How often each byte occurs; four tables, because increments of one wait for each other.
+    /// Number of occurrences of each byte value. Four tables avoid dependencies between consecutive
+    /// increments.
     counts: Box<[[u64; 256]; 4]>,
     counted: u64,
-    /// A byte that may be padding and how often it occurs at the end, after the counted ones.
+    /// Possible padding after the counted bytes: the byte value, and its number of occurrences.
     padding: (u8, u64),
 }
 
@@ -123,7 +125,7 @@ impl Stretch {
         }
     }
 
-    /// Counts the first bytes, but for those at their end that may be padding. Returns the rest.
+    /// Counts the first bytes, except possible padding at their end. Returns the rest.
     fn count<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         self.count_padding();
         let (chunk, rest) = bytes.split_at(bytes.len().min(CHUNK));
@@ -156,14 +158,14 @@ impl Stretch {
         self.padding = (byte, self.padding.1 + len);
     }
 
-    /// Counts bytes that turned out to be no padding.
+    /// Counts bytes that turned out not to be padding.
     fn count_padding(&mut self) {
         let (byte, len) = std::mem::take(&mut self.padding);
         self.counts[0][usize::from(byte)] += len;
         self.counted += len;
     }
 
-    /// Ends the counted bytes and the padding after them.
+    /// Ends the counted range and the padding after it.
     fn split(&mut self, found: &mut Vec<ScanFinding>) {
         self.push_counted(found);
         let (byte, len) = std::mem::take(&mut self.padding);
@@ -190,7 +192,7 @@ impl Stretch {
     }
 }
 
-/// Returns the bits that a byte tells, 0 to 8.
+/// Returns the entropy in bits per byte, 0 to 8.
 #[expect(
     clippy::as_conversions,
     clippy::cast_precision_loss,

@@ -1,17 +1,18 @@
-//! Finds what is in a file of unknown contents: images, other known contents, partition tables, and what lies
-//! between.
+//! Finds the contents of an unknown file: images, other known contents, partition tables, and the
+//! ranges between them.
 //!
-//! [`scan`] reads the file forward once, in pieces of 4 MiB, and looks for the magic numbers of all
-//! formats and of [`KNOWN`](crate::known) contents at every byte, because payloads of firmware lie at
-//! odd offsets. A magic number is a candidate only. The driver validates its superblock
-//! ([`Format::measure`](forerun_vfs::Format::measure)), the check of known contents theirs. Partition tables and
-//! containers are looked for at the start of the file. A file that is the map of a disk as a whole
-//! (an Android sparse image, UBI) is searched through its map, and findings have offsets in the
-//! disk. The blocks of other such maps are not searched.
+//! [`scan`] reads the file forward once, in chunks of 4 MiB, and looks for the magic numbers of all
+//! formats and of [`KNOWN`](crate::known) contents at every byte, because firmware payloads lie at
+//! odd offsets. A magic number only makes a candidate: the driver validates the superblock of an
+//! image ([`Format::measure`](forerun_vfs::Format::measure)), and a check validates known contents.
+//! Partition tables and containers are looked for at the start of the file. A file that is
+//! completely the map of a disk (an Android sparse image, UBI) is searched through its map, and
+//! findings have offsets in the disk. The blocks of other such maps are not searched.
 //!
-//! Every field of a candidate may be a lie. Memory is bounded by two pieces and [`MOST_FINDINGS`], and a piece full of
-//! candidates that fail costs 4096 validations at odd offsets. A check may read far, to find an end. What the scan
-//! then passes over was read once; what it reads again is bounded by the length of the source.
+//! Every field of a candidate may be hostile. Memory is bounded by two chunks and
+//! [`MOST_FINDINGS`]. A chunk full of failing candidates costs at most 4096 validations at odd
+//! offsets. A check may read far to find an end. If the scan then skips those bytes, they were read
+//! once; the total of bytes that are read again is bounded by the length of the source.
 
 mod follow;
 mod gaps;
@@ -38,38 +39,42 @@ use piece::{Candidate, CountedSource, PIECE, Piece};
 use signs::{Meaning, Sign, Signs};
 use sums::Sums;
 
-/// Most findings of a scan.
+/// Maximum number of findings of a scan.
 pub const MOST_FINDINGS: usize = 65_536;
-/// Candidates of a piece that may fail before only multiples of [`STEP`] are considered in the rest of it.
+/// Number of candidates of a chunk that may fail. After that, only multiples of [`STEP`] are
+/// considered in the chunk.
 const MOST_FAILED: u32 = 4096;
-/// Number of failures that a compressed candidate counts for, because its stream is decoded. Once a
-/// piece has [`MOST_FAILED`] failures, its compressed candidates are skipped.
+/// Number of failures that a compressed candidate counts for, because its stream is decoded. After
+/// [`MOST_FAILED`] failures, the chunk's compressed candidates are skipped.
 const DECODED: u32 = 16;
-/// Disks that may fail to open before no more are tried. For each, the headers of all erase blocks
-/// after it are read, and every erase block of a damaged flash dump looks like the start of a disk.
+/// Number of disks that may fail to open before no more are tried. Each attempt reads the headers
+/// of all later erase blocks, and every erase block of a damaged flash dump looks like the start of
+/// a disk.
 const MOST_FAILED_DISKS: u32 = 64;
-/// Images lie most often at multiples of this.
+/// Most images lie at multiples of this.
 const STEP: u64 = 512;
-/// Bytes before a magic number in which its structure may begin: btrfs has its one after 64 KiB.
+/// Largest distance between the start of a structure and its magic number. btrfs has it after 64
+/// KiB.
 const BEHIND: u64 = 0x1_1000;
-/// Bytes that checks may read in addition to the length of the source, and decode to.
+/// Bytes that checks may read in addition to the length of the source, and bytes that they may
+/// decode to.
 const SPARE_READS: u64 = 64 << 20;
 const SPARE_DECODES: u64 = 1 << 30;
-/// Decoded bytes for each byte of the source.
+/// Bytes that checks may decode to, per byte of the source.
 const MOST_RATIO: u64 = 64;
-/// Bytes of a finding that does not tell its length, and is then taken for its header.
+/// Assumed length of a finding of unknown length: its header.
 const HEADER: u64 = 512;
-/// Bytes of a GUID partition table, and of its copy at the end of the disk, as tools make it.
+/// Length of a GUID partition table, and of its backup at the end of the disk, as tools write them.
 const GPT_LEN: u64 = 34 * 512;
 const GPT_COPY: u64 = 33 * 512;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions {
-    /// Searches images for further images.
+    /// Searches inside images for further images.
     pub all: bool,
-    /// Searches from here on.
+    /// Offset where the search starts.
     pub offset: u64,
-    /// Searches this many bytes; to the end if not given.
+    /// Bytes to search; up to the end if not given.
     pub size: Option<u64>,
 }
 
@@ -79,17 +84,17 @@ pub struct ScanOptions {
 pub enum ScanKind {
     /// An image that can be opened, with the name of its format.
     Image(&'static str),
-    /// A partition table; it covers the file.
+    /// A partition table. It covers the file.
     Table(TableKind),
     /// A partition, with its number.
     Partition(u32),
-    /// An executable or container with an image; it covers the file.
+    /// An executable or container with an image. It covers the file.
     Container(Container),
     /// Contents that forerun does not open, with the name of their kind.
     Known(&'static str),
     /// Equal bytes between findings: 0x00 or 0xff.
     Padding,
-    /// Bytes between findings that nothing is known of.
+    /// Unidentified bytes between findings.
     Unknown,
 }
 
@@ -107,34 +112,34 @@ impl ScanKind {
         }
     }
 
-    /// Returns whether it is something, not what lies between.
+    /// Returns whether the finding is identified contents.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         !matches!(self, Self::Padding | Self::Unknown)
     }
 }
 
-/// Something that a scan found.
+/// A result of a scan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScanFinding {
-    /// Offset of its first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes, by its own superblock or header; `None` if that does not say.
+    /// Length in its own superblock or header; `None` if that does not state it.
     pub len: Option<u64>,
     pub kind: ScanKind,
-    /// The label or name; often empty.
+    /// Label or name; often empty.
     pub label: Vec<u8>,
-    /// More about it, as text; often empty.
+    /// Further facts as text; often empty.
     pub details: String,
-    /// Whether the checksum of its data is right. `None` without a checksum, or if it was not
+    /// Result of verifying the checksum of the data. `None` without a checksum, or if it was not
     /// computed.
     pub intact: Option<bool>,
-    /// Whether the source ends before it does.
+    /// The source ends before the finding does.
     pub is_truncated: bool,
-    /// Bits that a byte of an unknown stretch tells: 8 for compressed and encrypted data, about 4 to 6.5 for programs
-    /// and text.
+    /// Entropy of an unknown range in bits per byte: 8 for compressed and encrypted data, about 4
+    /// to 6.5 for programs and text.
     pub entropy: Option<f64>,
-    /// Index of the smallest finding that contains it.
+    /// Index of the smallest finding that contains this one.
     pub inside: Option<usize>,
 }
 
@@ -157,7 +162,8 @@ impl ScanFinding {
         self.offset.checked_add(self.len?)
     }
 
-    /// Ends the finding with the source, of which `left` bytes are left from its start on. Returns whether it is whole.
+    /// Truncates the finding to the source, which has `left` bytes from the finding's start on.
+    /// Returns whether it is complete.
     fn cut_to(&mut self, left: u64) -> bool {
         let Some(len) = self.len.filter(|&len| len > left) else {
             return true;
@@ -175,17 +181,14 @@ impl ScanFinding {
 /// The result of a scan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scanned {
-    /// The findings by offset, the outer before the inner.
+    /// The findings by offset, outer ones before inner ones.
     pub findings: Vec<ScanFinding>,
-    /// Whether there are more than [`MOST_FINDINGS`], and the scan ended at that.
+    /// There are more than [`MOST_FINDINGS`], so the scan ended early.
     pub is_cut: bool,
 }
 
 /// Finds images of these formats, and their containers, in a source. Calls `progress` with the
-/// number of bytes that it has searched.
-///
-/// # Errors
-/// [`Error::Io`] if the source cannot be read, or has no such part; [`Error::Corrupt`] for a damaged map of a disk.
+/// number of searched bytes.
 pub fn scan(
     source: &Arc<dyn ReadAt>,
     formats: &'static [Format],
@@ -250,7 +253,8 @@ pub fn scan(
         Some(table) => Some(table),
         None => partition_table(source)?,
     };
-    // What is stored in the disk of a virtual machine is no part of the disk where it is found.
+    // Contents of a virtual machine's disk are not at their offsets in the file, so nothing is
+    // searched.
     let is_searched = foreign.is_none();
     if is_searched {
         search.start(source, table)?;
@@ -261,7 +265,7 @@ pub fn scan(
         piece.load(search.gaps.done.min(start), start)?;
         let end = (start + PIECE).min(source.len());
         search.piece(&piece, start, end);
-        // Data with a checksum is read also where nothing is searched.
+        // Data with a checksum is read even if it is not searched.
         start = if search.sums.is_empty() {
             search.images_end.max(end)
         } else {
@@ -274,7 +278,7 @@ pub fn scan(
         };
         search.close_gaps(&piece, settled);
         if let Some(disk) = &disk {
-            // No image begins in filled parts, and forty bytes may claim 2^63 of them.
+            // Fill contains no images, and forty bytes may claim 2^63 bytes of it.
             let next = disk.next_stored(options.offset + start);
             let next = next.map_or(source.len(), |next| next - options.offset);
             if next > start && search.sums.is_empty() {
@@ -298,7 +302,7 @@ pub fn scan(
     })
 }
 
-/// A scan under way.
+/// The state of a scan.
 struct Search {
     formats: &'static [Format],
     options: ScanOptions,
@@ -309,16 +313,17 @@ struct Search {
     budget: Budget,
     /// End of the last image. The search skips the bytes before it.
     images_end: u64,
-    /// End of the last archive or filesystem that forerun does not open. Only images are looked for before it.
+    /// End of the last archive or filesystem that forerun does not open. Only images are searched
+    /// for before it.
     files_end: u64,
     followed: Followed,
-    /// Number of disks that could not be opened, in all pieces.
+    /// Number of disks that could not be opened, in all chunks.
     failed_disks: u32,
     is_cut: bool,
 }
 
 impl Search {
-    /// Looks at the start of the source: for a partition table and containers.
+    /// Looks for a partition table and containers at the start of the source.
     fn start(&mut self, source: &dyn ReadAt, table: Option<PartitionTable>) -> Result<()> {
         let len = Some(source.len());
         if let Some(table) = table {
@@ -348,7 +353,7 @@ impl Search {
                 self.push_around(finding, 0);
             }
         }
-        // A container that is damaged, or holds what forerun does not open, is none.
+        // A container that is damaged, or has contents that forerun does not open, does not count.
         let places = payload::find(source).unwrap_or_default();
         let mut places = places.into_iter();
         if let Some(place) = places.find(|place| self.is_image(source, place)) {
@@ -358,12 +363,12 @@ impl Search {
         Ok(())
     }
 
-    /// Searches the piece from `start` to `end`.
+    /// Searches the chunk from `start` to `end`.
     fn piece(&mut self, piece: &Piece<'_>, start: u64, end: u64) {
         let (mut at, mut failed) = (0, 0);
         let (mut byte, mut block) = (None, None);
         loop {
-            // Each is looked for again only once it is behind.
+            // The next match is searched for only after the previous one was passed.
             if byte.is_none_or(|found| found < at) {
                 byte = Some(self.signs.next(piece.bytes(), at).unwrap_or(usize::MAX));
             }
@@ -393,8 +398,8 @@ impl Search {
         });
     }
 
-    /// Validates a candidate, unless it is to be skipped. Returns the number of failures that it
-    /// counts for.
+    /// Validates a candidate unless it is skipped. Returns the number of failures that it counts
+    /// for.
     fn failed(&mut self, piece: &Piece<'_>, offset: u64, sign: Sign, failed: u32) -> u32 {
         let (is_decoded, is_known) = match sign.meaning {
             Meaning::Compressed(_) => (true, false),
@@ -478,7 +483,7 @@ impl Search {
                     let len = Some(disk.stored_len);
                     let mut finding = ScanFinding::new(offset, len, ScanKind::Container(container));
                     finding.details = counted_volumes(disk.volumes.len());
-                    // The blocks of the disk lie in another order.
+                    // The blocks of the disk are in another order.
                     self.images_end = self.images_end.max(end);
                     self.push(finding, offset..end);
                 }
@@ -498,7 +503,8 @@ impl Search {
         true
     }
 
-    /// Runs a check, and pays for the bytes that it reads and decodes. Those that the scan then passes over are free.
+    /// Runs a check, and charges the bytes that it reads and decodes to the budget. Bytes that the
+    /// scan then skips are free.
     fn check(&mut self, candidate: &Candidate<'_, '_>, known: &Known) -> Option<Found> {
         let mut bytes = Bytes::new(candidate, self.budget);
         let found = (known.check)(&mut bytes);
@@ -511,8 +517,8 @@ impl Search {
         found
     }
 
-    /// Returns whether something that begins here was found before. With `all`, composefs is met again as EROFS, which
-    /// its metadata is.
+    /// Returns whether a finding at this offset exists already. With `all`, a composefs image is
+    /// also found as EROFS, because its metadata is EROFS.
     fn is_met(&self, offset: u64) -> bool {
         let mut last = self.findings.iter().rev().take(8);
         last.any(|finding| {
@@ -521,8 +527,7 @@ impl Search {
         })
     }
 
-    /// Adds an image, of which the source has `left` bytes at most. Returns its place among the findings, if it is a
-    /// new one.
+    /// Adds an image of at most `left` bytes. Returns its index in the findings if it is new.
     fn image(
         &mut self,
         offset: u64,
@@ -555,7 +560,8 @@ impl Search {
         if self.is_met(offset) {
             return;
         }
-        // A ZIP archive can be opened, but is recognised by its end, and never by a driver's magic number.
+        // A ZIP archive can be opened, but is recognised by its end, not by the magic number of a
+        // driver.
         let opens = self.formats.iter().find(|format| format.name == known.name);
         let kind = opens.map_or(ScanKind::Known(known.name), |format| {
             ScanKind::Image(format.name)
@@ -591,7 +597,7 @@ impl Search {
         }
     }
 
-    /// Looks at the bytes before `end` that no finding explains.
+    /// Processes the unexplained bytes before `end`.
     fn close_gaps(&mut self, piece: &Piece<'_>, end: u64) {
         for range in self.followed.ranges() {
             self.gaps.cover(range);
@@ -599,7 +605,7 @@ impl Search {
         self.gaps.advance(Some(piece), end);
     }
 
-    /// Returns whether a valid image is at a place in a container.
+    /// Returns whether a valid image is at a location in a container.
     fn is_image(&self, source: &dyn ReadAt, place: &Payload) -> bool {
         let piece = Piece::new(source);
         let candidate = Candidate {
@@ -610,7 +616,7 @@ impl Search {
         formats.any(|format| (format.measure)(&candidate).is_ok())
     }
 
-    /// Adds a finding with a header and other contents. No gap goes across its borders.
+    /// Adds a finding with a header and other contents. No gap crosses its borders.
     fn push_around(&mut self, finding: ScanFinding, header: u64) {
         let (start, end) = (finding.offset, finding.end());
         self.push(finding, start..start + header);

@@ -1,14 +1,14 @@
-//! Finds which finding contains which.
+//! Determines which finding contains which.
 
 use super::ScanFinding;
 
-/// Most nested findings.
+/// Maximum number of nested findings.
 const DEPTH: usize = 32;
 
-/// Sorts the findings by offset, the outer before the inner, and sets [`ScanFinding::inside`] to the index of the smallest
-/// one that contains each.
+/// Sorts the findings by offset, outer ones before inner ones, and sets [`ScanFinding::inside`] to
+/// the index of the smallest one that contains each.
 pub fn nest(findings: &mut [ScanFinding]) {
-    // Stable: findings of one range stay in the order in which they were found.
+    // Stable: findings with the same range keep their order.
     findings.sort_by_key(|finding| (finding.offset, u64::MAX - finding.end().unwrap_or(0)));
     let mut around: Vec<(usize, u64)> = Vec::new();
     for index in 0..findings.len() {
@@ -41,7 +41,7 @@ mod tests {
             range(0, Some(100)),
             range(12, Some(4)),
             range(13, None),
-            // Overlaps the one before and lies in none but the outermost.
+            // Overlaps the previous finding, and only the outermost contains it.
             range(15, Some(20)),
             range(200, Some(1)),
         ];

@@ -1,4 +1,4 @@
-//! The part of a file that a scan has in memory, and a candidate's view of it.
+//! The chunk of a file that a scan has in memory, and a candidate's view of it.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use forerun_vfs::{Error, MEASURE_LEN, Result};
 /// Bytes that are searched at once.
 pub const PIECE: u64 = 4 << 20;
 
-/// A piece, the bytes before it of which it is not known yet what they are, and those after it that are needed to
+/// A chunk, with the bytes before it that are not identified yet, and the bytes after it that
 /// validate a candidate at its end.
 pub struct Piece<'s> {
     source: &'s dyn ReadAt,
     bytes: Vec<u8>,
     /// Offset of the first byte in memory.
     start: u64,
-    /// Bytes in memory before the piece.
+    /// Number of bytes in memory before the chunk.
     before: usize,
 }
 
@@ -29,11 +29,8 @@ impl<'s> Piece<'s> {
         }
     }
 
-    /// Reads on to the piece at `start`, and keeps the bytes from `kept` on. Bytes that are in memory are moved, not
+    /// Moves to the chunk at `start`, and keeps the bytes from `kept` on. Bytes in memory are not
     /// read again.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn load(&mut self, kept: u64, start: u64) -> Result<()> {
         let have = self.start + u64_from(self.bytes.len());
         let gone = match kept.checked_sub(self.start) {
@@ -55,12 +52,12 @@ impl<'s> Piece<'s> {
         read.map_err(|error| Error::io(offset, rest.len(), error))
     }
 
-    /// Returns the bytes to search, and those after them.
+    /// Returns the bytes to search, and the bytes after them.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.before..]
     }
 
-    /// Returns the bytes from `offset` of the file on that are in memory.
+    /// Returns the bytes in memory from `offset` of the file on.
     pub fn from(&self, offset: u64) -> &[u8] {
         let at = offset.checked_sub(self.start);
         let bytes = at.and_then(|at| self.bytes.get(usize_from(at)..));
@@ -68,7 +65,7 @@ impl<'s> Piece<'s> {
     }
 }
 
-/// The file from a candidate's start on. Reads in the piece cost no request.
+/// The file from a candidate's start on. Reads inside the chunk need no request.
 pub struct Candidate<'p, 's> {
     pub piece: &'p Piece<'s>,
     pub start: u64,
@@ -92,7 +89,7 @@ impl ReadAt for Candidate<'_, '_> {
     }
 }
 
-/// A source whose requests are counted, for code that takes any source.
+/// A source that counts requests, for code that takes any source.
 pub struct CountedSource(pub Counted);
 
 impl ReadAt for CountedSource {

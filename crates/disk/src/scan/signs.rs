@@ -1,4 +1,4 @@
-//! The magic numbers that a scan looks for, all at once and at every byte.
+//! The magic numbers of a scan, searched for together and at every byte.
 
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{ArchiveSearch, Format};
@@ -14,26 +14,25 @@ pub enum Meaning {
     /// The first member of an archive.
     Archive(&'static Format, &'static ArchiveSearch),
     Compressed(&'static Format),
-    /// The map of a disk.
     Disk,
     Known(&'static Known),
 }
 
-/// A magic number, `offset` bytes after the start of the structure that it announces.
+/// A magic number, `offset` bytes after the start of its structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Sign {
     pub offset: u64,
     pub meaning: Meaning,
     bytes: &'static [u8],
-    /// The image, archive or header lies at multiples of this.
+    /// Alignment of the image, archive or header.
     step: u64,
 }
 
 pub struct Signs {
     all: Vec<Sign>,
-    /// Magic numbers of which only those at multiples of a step count.
+    /// Magic numbers that count only at multiples of a step.
     blocks: Vec<Sign>,
-    /// Whether a magic number starts with a pair of bytes.
+    /// For each pair of bytes, whether a magic number starts with it.
     pairs: Vec<bool>,
 }
 
@@ -87,14 +86,14 @@ impl Signs {
         }
     }
 
-    /// Returns the first position from `from` on at which a magic number may be.
+    /// Returns the first position at or after `from` where a magic number may be.
     pub fn next(&self, bytes: &[u8], from: usize) -> Option<usize> {
         let mut windows = bytes.get(from..)?.windows(2);
         let is_first = |window| pair(window).and_then(|pair| self.pairs.get(pair)) == Some(&true);
         windows.position(is_first).map(|at| from + at)
     }
 
-    /// Returns the first position from `from` on of a magic number at a multiple of its step.
+    /// Returns the first position at or after `from` of a magic number at a multiple of its step.
     /// `start` is the offset of the bytes in the file.
     pub fn next_block(&self, bytes: &[u8], from: usize, start: u64) -> Option<usize> {
         let firsts = self.blocks.iter().filter_map(|sign| {

@@ -19,9 +19,8 @@ impl Digest {
         sha256.or_else(|| parse_hex(text).map(Self::Sha512))
     }
 
-    /// Returns the digest that `path` names, as in `ab/cdef...`, with or without a slash before it.
-    /// Returns nothing for every other path: a name in an image must not lead anywhere but to an
-    /// object.
+    /// Parses an object path such as `ab/cdef...`, with or without a leading slash. Returns `None`
+    /// for every other path, because a name in an image must lead only to an object.
     #[must_use]
     pub fn from_object_path(path: &[u8]) -> Option<Self> {
         let path = path.strip_prefix(b"/").unwrap_or(path);
@@ -31,7 +30,6 @@ impl Digest {
         Self::from_hex(&[&path[..2], &path[3..]].concat())
     }
 
-    /// Returns the digest with these 32 or 64 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let sha256 = bytes.try_into().map(Self::Sha256);
         sha256.or_else(|_| bytes.try_into().map(Self::Sha512)).ok()

@@ -1,8 +1,8 @@
-//! The composefs driver: an EROFS image as overlayfs would show it over a layer of objects.
+//! The composefs driver: shows an EROFS image as overlayfs would show it over a layer of objects.
 //!
-//! An object is looked up when its bytes are first needed or the file is opened, never for lookup,
-//! stat or listings. All else comes from the inner driver, without the attributes that belong to
-//! overlayfs.
+//! The driver looks up an object when its bytes are first needed or the file is opened, never for
+//! lookups, stat or listings. Everything else comes from the EROFS driver, without the attributes
+//! that belong to overlayfs.
 
 use std::fs::File;
 use std::ops::{ControlFlow, Range};
@@ -21,7 +21,7 @@ use crate::object::{ObjectTable, Wanted};
 use crate::ondisk::{HEADER_LEN, Header};
 use crate::overlay::{Attributes, Shown, shown};
 
-/// An open composefs image. Nodes are those of EROFS.
+/// An open composefs image. Node ids are those of EROFS.
 pub struct Composefs {
     metadata: Erofs,
     objects: ObjectTable,
@@ -30,21 +30,19 @@ pub struct Composefs {
 }
 
 impl Composefs {
-    /// Opens the image at the start of `with.metadata`; `with.blobs` opens its objects.
-    ///
-    /// # Errors
-    /// The errors of EROFS.
+    /// Opens the image at the start of `with.metadata`. `with.blobs` opens its objects.
     pub fn open(with: OpenWith) -> Result<Self> {
         let source = Arc::clone(&with.metadata);
         let objects = ObjectTable::new(Arc::clone(&with.blobs.resolve), with.blobs.verity);
-        // First, because it reports what is wrong with an image that is too short for any header.
+        // Opened first, because EROFS reports what is wrong with an image that is too short for any
+        // header.
         let metadata = Erofs::open(with)?;
         let mut head = [0; HEADER_LEN];
         let read = source.read_exact_at(0, &mut head);
         read.map_err(|error| Error::io(0, HEADER_LEN, error))?;
         let mut volume = metadata.volume().clone();
         volume.format = "composefs";
-        // An EROFS image that was not made as composefs has none.
+        // An EROFS image that is not from a composefs writer has no header.
         let version = Header::parse(&head).map(|header| header.composefs_version);
         if let Some(version) = version {
             let version = version.to_string();
@@ -58,27 +56,25 @@ impl Composefs {
         })
     }
 
-    /// Returns the version of the format in the header, or nothing for an image without the header.
+    /// Returns the format version in the header, or `None` for an image without the header.
     pub const fn version(&self) -> Option<u32> {
         self.version
     }
 
-    /// Returns the path that the image gives for the contents of a regular file, without the first slash, or nothing.
-    /// It can be any bytes.
-    ///
-    /// # Errors
-    /// The errors of EROFS.
+    /// Returns the path that the image gives for the contents of a regular file, without the
+    /// leading slash. The path may have any bytes. `None` if there is no redirect.
     pub fn redirect(&self, node: NodeId) -> Result<Option<Vec<u8>>> {
         let redirect = Attributes::of(&self.metadata, node)?.redirect;
         Ok(redirect.as_deref().map(below))
     }
 
-    /// Returns the EROFS with the attributes that belong to overlayfs.
+    /// Returns the EROFS driver, which shows the attributes of overlayfs too.
     pub(crate) const fn layer(&self) -> &Erofs {
         &self.metadata
     }
 
-    /// Returns the object with the contents of a regular file, or nothing if the image holds them.
+    /// Returns the object with the contents of a regular file, or `None` if the image itself has
+    /// the contents.
     fn object(&self, node: NodeId) -> Result<Option<Wanted>> {
         let attributes = Attributes::of(&self.metadata, node)?;
         let Some((payload, digest)) = attributes.payload(node)? else {
@@ -216,7 +212,7 @@ impl FileSystem for Composefs {
 }
 
 impl Verifier for Composefs {
-    /// Objects are compared with the digests in the image, where the caller wants that.
+    /// Objects are compared with the digests in the image if the caller requires it.
     fn proves(&self, place: &Place) -> bool {
         let is_object = matches!(place, Place::Stored { blob, .. } if *blob != BlobId::IMAGE);
         is_object && self.objects.verity() != Verity::Off

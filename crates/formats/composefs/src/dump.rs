@@ -1,5 +1,5 @@
-//! Nodes of an image as text in the format of composefs-dump(5), byte for byte as composefs-info of composefs
-//! 1.0.8 prints them. Only digests by SHA-512 are printed in addition.
+//! Prints nodes in the format of composefs-dump(5), byte for byte like composefs-info of composefs
+//! 1.0.8. SHA-512 digests are an addition.
 
 use forerun_io::usize_from;
 use forerun_vfs::{Error, FileSystem, FileType, NodeId, Result, Timestamp};
@@ -10,15 +10,15 @@ use crate::overlay::{
     METACOPY, Metacopy, REDIRECT, Shown, WHITEOUT, WHITEOUTS, read_metacopy, shown,
 };
 
-/// Longest contents of a file that a dump can hold.
+/// Longest file contents that a dump can include.
 pub const CONTENT_MAX: u64 = 5000;
 
-/// The bytes that are escaped besides control characters, backslashes and bytes that are no ASCII.
+/// Selects bytes to escape in addition to control characters, backslashes and non-ASCII bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Escape {
     pub blank: bool,
     pub equals: bool,
-    /// Whether a text that is a single `-` is escaped.
+    /// Escapes a text that is a single `-`.
     pub dash: bool,
 }
 
@@ -37,7 +37,6 @@ impl Escape {
         ..Self::BLANK
     };
 
-    /// Appends the escaped text.
     pub fn push(self, text: &[u8], out: &mut Vec<u8>) {
         for &byte in text {
             match byte {
@@ -57,13 +56,13 @@ impl Escape {
 
 /// The name of a node in a dump.
 pub struct DumpName<'n> {
-    /// Its path, which begins with a slash.
     pub path: &'n [u8],
     /// The path in an earlier line of the same node.
     pub link_to: Option<&'n [u8]>,
 }
 
-/// The attributes of a node, split into those of a dump and what other fields of the line say.
+/// The attributes of a node, split into those that a dump lists and those that other fields of the
+/// line express.
 #[derive(Default)]
 struct Attributes {
     redirect: Option<Vec<u8>>,
@@ -97,12 +96,8 @@ impl Attributes {
     }
 }
 
-/// Returns the line of a node, with its line break. `read` reads so many bytes of contents that the
-/// image holds.
-///
-/// # Errors
-/// The errors of EROFS and of `read`; [`Error::Unsupported`] for a file in the image of more than [`CONTENT_MAX`]
-/// bytes.
+/// Returns the line of a node, with its line break. `read` returns a number of content bytes from
+/// the image. A file in the image of more than [`CONTENT_MAX`] bytes is [`Error::Unsupported`].
 pub fn dump_line(
     fs: &Composefs,
     node: NodeId,
@@ -175,7 +170,7 @@ const fn type_bits(kind: FileType) -> u16 {
     }
 }
 
-/// Returns the path of a redirect below the top of a layer.
+/// Strips the leading slash of a redirect, which starts at the top of a layer.
 pub fn below(redirect: &[u8]) -> Vec<u8> {
     match redirect {
         [b'/', rest @ ..] if !rest.is_empty() => rest.to_vec(),

@@ -1,8 +1,8 @@
 //! Entry points for fuzz targets, and images to start from. Not for users.
 //!
-//! Plain functions over bytes, so that the same code runs under a fuzzer and, over mutated seeds,
-//! in ordinary tests. They panic only if the driver breaks its contract, which includes that it
-//! opens nothing but objects of the store.
+//! They are plain functions over bytes, so that the same code runs under a fuzzer and, with mutated
+//! seeds, in ordinary tests. They panic only if the driver breaks its contract, for example if it
+//! opens anything except objects of the store.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -22,8 +22,8 @@ use crate::overlay::{Metacopy, Shown, escape, metacopy, read_metacopy, shown};
 use crate::write::{ComposefsOptions, FileData, Files, write, write_metadata};
 use crate::{Algorithm, Composefs, Digest, ObjectName, Payload};
 
-/// Parses `bytes` as the attributes that locate the contents of a file: a redirect, a digest, the
-/// name of an attribute.
+/// Parses `bytes` as the attributes that locate the contents of a file: a redirect, a digest, an
+/// attribute name.
 pub fn attributes(bytes: &[u8]) {
     if let Some(name) = ObjectName::parse(bytes) {
         let path = name.path();
@@ -41,7 +41,7 @@ pub fn attributes(bytes: &[u8]) {
     }
 }
 
-/// Checks that the path of an object leads neither out of a store nor to another file in it.
+/// Checks that the path of an object stays in a store, and leads to no other file in it.
 fn stays(path: &[u8]) {
     let is_hex = |part: &[u8]| {
         let mut digits = part.iter();
@@ -60,7 +60,6 @@ fn stays(path: &[u8]) {
     );
 }
 
-/// A store in which every object has the same bytes.
 struct Anything;
 
 impl ResolveBlob for Anything {
@@ -70,7 +69,7 @@ impl ResolveBlob for Anything {
                 Some(Payload::Object(_)) => stays(path),
                 other => assert_eq!(other, Some(Payload::Path(path.clone()))),
             },
-            // Devices belong to the inner driver.
+            // Devices belong to the EROFS driver.
             other @ BlobName::Device { .. } => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, other.to_string()));
             }
@@ -79,7 +78,6 @@ impl ResolveBlob for Anything {
     }
 }
 
-/// The bytes of the objects.
 const OBJECT: &[u8] = &[7; 300];
 
 /// Opens `bytes` as an image and calls every method on every node. Returns the errors, and the
@@ -105,7 +103,7 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
     errors
 }
 
-/// Opens the object of each file, as a front end does when the file is opened.
+/// Opens the object of each file, like a front end does when the file is opened.
 fn open_all(fs: &Composefs) -> Vec<Error> {
     use forerun_vfs::{FileSystem, Place};
     let mut errors = Vec::new();
@@ -132,7 +130,7 @@ fn open_all(fs: &Composefs) -> Vec<Error> {
     errors
 }
 
-/// Creates attributes as images have them, as seeds.
+/// Returns attributes in the form of images, as seeds.
 #[must_use]
 pub fn attribute_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let digest = Algorithm::Sha256.digest(OBJECT);
@@ -149,10 +147,7 @@ pub fn attribute_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Creates small images that together cover the whole format, as seeds.
-///
-/// # Errors
-/// None, because they are all in memory and small.
+/// Returns small images that together cover the whole format, as seeds.
 pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     let (tree, files) = everything()?;
     let mut seeds = Vec::new();
@@ -181,7 +176,7 @@ pub fn seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
     Ok(seeds)
 }
 
-/// Creates files inside the image and outside it, with and without a digest, and attributes that
+/// Returns files inside and outside of the image, with and without a digest, and attributes that
 /// overlayfs would interpret.
 fn everything() -> Result<(Tree, Files), BuildError> {
     let (mut tree, mut files) = (Tree::default(), Files::default());

@@ -1,4 +1,4 @@
-//! Removes objects that no image needs any more.
+//! Removes objects that no image needs.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,27 +18,28 @@ use crate::overlay::{Attributes, USER_REDIRECT, object_at};
 use crate::store::{ObjectStore, Stored};
 use crate::verity::Algorithm;
 
-/// Age from which files without a name count as left behind.
+/// Age from which temporary files count as abandoned.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Bytes of the name of an object in the set, while it grows.
+/// Memory of an object name in the set, including growth of the set.
 const NAME: usize = 4 * size_of::<ObjectName>();
 
-/// The files of a store that stay.
+/// The files of a store that must stay.
 #[derive(Debug, Default)]
 pub struct Needed {
     names: HashSet<ObjectName>,
-    /// Device and inode of the images: in some stores they are objects themselves.
+    /// Device and inode of the images. In some stores, images are objects themselves.
     images: HashSet<(u64, u64)>,
 }
 
 impl Needed {
-    /// Adds an image, which is `file` by device and inode, and its objects. The limits in `with` hold.
+    /// Adds an image and its objects. `file` is the image's device and inode. The limits in `with`
+    /// apply.
     ///
     /// # Errors
-    /// The errors of opening and walking the image, of a redirect that leads to no object, and
-    /// [`Error::UnknownFormat`] for an image of EROFS that is none of composefs. No object may be
-    /// collected then: what the image needs is unknown.
+    /// The errors of opening and walking the image, a redirect to something other than an object,
+    /// and [`Error::UnknownFormat`] for an EROFS image that is not composefs. The caller must not
+    /// collect objects after an error, because it is unknown which ones the image needs.
     pub fn add(
         &mut self,
         store: &ObjectStore,
@@ -70,7 +71,7 @@ impl Needed {
     }
 }
 
-/// Refuses an image none of whose objects is in the store: it was made with another one.
+/// Refuses an image without any object in the store: it was made for another store.
 fn expect_some(store: &ObjectStore, objects: &HashSet<ObjectName>) -> Result<()> {
     let failed = |name: &ObjectName, error| {
         let path = name.path().into_bytes();
@@ -96,7 +97,7 @@ fn expect_some(store: &ObjectStore, objects: &HashSet<ObjectName>) -> Result<()>
     }
 }
 
-/// Adds the names of the objects that an image refers to. The limits in `with` hold.
+/// Adds the names of the objects that an image refers to. The limits in `with` apply.
 pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()> {
     let limits = with.limits.clone();
     // Opened as EROFS, because composefs hides the attributes that are needed here.
@@ -111,7 +112,7 @@ pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()>
         let attributes = Attributes::of(&metadata, entry.node)?;
         match (attributes.payload(entry.node)?, attributes.redirect) {
             (Some((Payload::Object(name), _)), _) => _ = names.insert(name),
-            // A path below another directory, or a redirect that only other drivers follow.
+            // The path is below another directory, or only other drivers follow this redirect.
             (_, Some(path)) => _ = names.insert(object_at(&path, entry.node)?),
             (_, None) => {}
         }
@@ -129,15 +130,13 @@ pub fn referenced(with: OpenWith, names: &mut HashSet<ObjectName>) -> Result<()>
 pub enum Garbage {
     /// An object that no image refers to.
     Object(Digest),
-    /// A file that a writer left behind.
+    /// A temporary file that an interrupted writer left.
     Temporary(String),
 }
 
-/// Removes the files in `store` that are not in `needed`. With `dry_run` only reports them. No
-/// process may add objects for other images meanwhile.
-///
-/// # Errors
-/// The errors of reading or changing the store; files removed before stay removed.
+/// Removes the files in `store` that are not in `needed`. With `dry_run`, only reports them. No
+/// process may add objects for other images at the same time. If it fails, files that were removed
+/// before stay removed.
 pub fn collect(
     store: &ObjectStore,
     needed: &Needed,
@@ -148,7 +147,7 @@ pub fn collect(
     let mut collected = Collected::default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let stale = now.unwrap_or_default().saturating_sub(STALE).as_secs();
-    // All names first: a directory must not change while it is read.
+    // Lists all names first, because a directory must not change while it is read.
     store.list(&mut |stored| match stored {
         Stored::Object { digest, file, .. } if needed.has(&digest, file) => collected.kept += 1,
         Stored::Object { digest, disk, .. } => {
@@ -174,7 +173,7 @@ pub fn collect(
     Ok(collected)
 }
 
-/// A store, and what stays of it.
+/// A store, and its files that must stay.
 struct Sweep {
     store: ObjectStore,
     needed: Needed,
@@ -195,11 +194,9 @@ impl Collector for Sweep {
     }
 }
 
-/// Opens the store at `path` to remove objects from it.
-///
-/// # Errors
-/// The errors of the system, and [`io::ErrorKind::Unsupported`] for a store in which images and other
-/// files are objects as well, so that no list of images says what is needed.
+/// Opens the store at `path` to remove objects from it. Fails with [`io::ErrorKind::Unsupported`]
+/// for a store in which images and other files are objects too, because a list of images then does
+/// not tell which objects are needed.
 pub fn collector(path: &Path) -> io::Result<Box<dyn Collector>> {
     let store = ObjectStore::open(path)?;
     if let Some(entry) = store.repository()? {

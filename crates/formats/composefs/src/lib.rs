@@ -1,10 +1,10 @@
 //! composefs: EROFS metadata over a content-addressed object store.
 //!
-//! A composefs image is an EROFS image of metadata. Files above a certain length have their bytes
-//! in a store of objects that many images share, named by their fs-verity digests.
-//! [`write`](mod@write) makes both; its images are those of the reference implementation, byte for
-//! byte. [`Composefs`] reads them, with [`Objects`] as the store. The format is described in
-//! `docs/formats/composefs.md`. Nothing here moves file data, except into the store.
+//! A composefs image is an EROFS image with only metadata and short files. The bytes of longer
+//! files are objects in a store that many images share, named by their fs-verity digests.
+//! [`write`](mod@write) makes both; its images equal those of the reference implementation byte for
+//! byte. [`Composefs`] reads them, with [`Objects`] as the store. `docs/formats/composefs.md`
+//! describes the format. This crate moves file data only into the store.
 
 mod digest;
 mod driver;
@@ -41,8 +41,8 @@ pub use objects::Objects;
 pub use store::{Additions, ObjectStore, Source, Stored};
 pub use verity::Algorithm;
 
-/// composefs in the registry. Probed before EROFS, since these images are valid EROFS images as
-/// well.
+/// The registry entry of composefs. Probed before EROFS, because these images are valid EROFS
+/// images too.
 pub const FORMAT: Format = Format {
     name: "composefs",
     probe_len: ondisk::PROBE_LEN,
@@ -58,7 +58,7 @@ pub const FORMAT: Format = Format {
     open_mut: None,
 };
 
-/// Validates the header of an image that a search has met, and the superblock of EROFS.
+/// Validates the composefs header of an image that a search has found, and the EROFS superblock.
 fn measure_image(source: &dyn ReadAt) -> Result<Measured> {
     if ondisk::is_composefs(&read_head(source, ondisk::PROBE_LEN)?) {
         return (forerun_erofs::FORMAT.measure)(source);
@@ -69,8 +69,8 @@ fn measure_image(source: &dyn ReadAt) -> Result<Measured> {
     })
 }
 
-/// The object stores of composefs in the registry. The header may be missing: then an image is one of EROFS,
-/// which its metadata is.
+/// The registry entry of composefs object stores. The header may be missing; the image is then
+/// plain EROFS.
 pub const OBJECTS: ObjectFormat = ObjectFormat {
     format: FORMAT.name,
     found_as: forerun_erofs::FORMAT.name,

@@ -1,4 +1,5 @@
-//! The objects of one open image: numbered when they are first met, checked when they are opened.
+//! The objects of one open image: numbered when they are first needed, verified when they are
+//! opened.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -13,11 +14,11 @@ use forerun_vfs::{BlobName, Bound, Error, ResolveBlob, Result, Verity};
 use crate::digest::Digest;
 use crate::object_name::Payload;
 
-/// The properties that the image demands of an object.
+/// The properties that the image requires of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     pub payload: Payload,
-    /// The digest that it must have.
+    /// The digest that the object must have.
     pub digest: Option<Digest>,
     pub size: u64,
 }
@@ -34,11 +35,11 @@ impl Wanted {
     }
 }
 
-/// Age of a file's last change from which its identity is trusted. The clock of a filesystem has
-/// ticks of some milliseconds (two seconds on some), and two changes within one tick look the same.
+/// Age of a file's last change from which its identity is trusted. Filesystem clocks tick every few
+/// milliseconds (some every two seconds), and two changes within one tick look the same.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// The file that was found to have the right digest: a file that was changed or replaced since has
+/// Identifies a file that had the right digest. A file that was changed or replaced since has
 /// another identity.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
@@ -60,8 +61,8 @@ impl Identity {
         }
     }
 
-    /// Returns whether a later change would be visible: the last one is neither too recent nor in
-    /// the future.
+    /// Returns whether a later change would be visible, because the last change is neither too
+    /// recent nor in the future.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let changed = u64::try_from(self.changed.0).map(Duration::from_secs);
@@ -74,11 +75,11 @@ impl Identity {
 
 struct Object {
     wanted: Wanted,
-    /// Held while the digest is computed, so that no second thread computes it.
+    /// Locked while the digest is computed, so that no second thread computes it.
     verified: Mutex<Option<Identity>>,
 }
 
-/// Objects by number, from 1 on.
+/// Objects by number, from 1.
 pub struct ObjectTable {
     resolver: Arc<dyn ResolveBlob>,
     verity: Verity,
@@ -137,8 +138,8 @@ impl ObjectTable {
         Ok(BlobId(number))
     }
 
-    /// Opens an object for reading. Checks its length, and its digest if that is required and was
-    /// not verified before.
+    /// Opens an object for reading. Checks its length. Verifies its digest if that is required and
+    /// was not done before.
     pub fn open(&self, blob: BlobId) -> Result<Arc<dyn ReadAt>> {
         let object = self.object(blob)?;
         let opened = self.open_checked(&object)?;
@@ -147,7 +148,7 @@ impl ObjectTable {
             .map_err(|error| Error::blob(object.wanted.blob_name(), error))
     }
 
-    /// Opens an object as [`open`](Self::open) does, if it is a file of the host.
+    /// Like [`open`](Self::open), but only for a file of the host.
     pub fn open_file(&self, blob: BlobId) -> Result<Option<File>> {
         match self.open_checked(&*self.object(blob)?)? {
             Opened::File(file) => Ok(Some(file)),
@@ -167,8 +168,8 @@ impl ObjectTable {
         }
     }
 
-    /// Returns whether an object is still the file that was found to have the right digest,
-    /// unchanged. Always true if digests are not checked.
+    /// Returns whether an object is still the unchanged file that had the right digest. Always true
+    /// if digests are not verified.
     pub fn is_current(&self, blob: BlobId) -> bool {
         let Ok(object) = self.object(blob) else {
             return false;
@@ -179,7 +180,7 @@ impl ObjectTable {
         let file = self.resolver.open_file(&object.wanted.blob_name());
         let identity = match file.and_then(|file| file.map(|file| file.metadata()).transpose()) {
             Ok(Some(metadata)) => Some(Identity::of(&metadata)),
-            // A source that is no file cannot be compared: it is opened and verified again.
+            // A source other than a file has no identity, so it is opened and verified again.
             Ok(None) | Err(_) => None,
         };
         identity.is_some() && *lock(&object.verified) == identity
@@ -212,7 +213,8 @@ impl ObjectTable {
         let mut verified = lock(&object.verified);
         if identity.is_none() || *verified != identity {
             *verified = None;
-            // Taken before the bytes are read: a change meanwhile must not hide in the same tick.
+            // Taken before the bytes are read, so that a change during the read cannot hide in the
+            // same tick.
             let settled = identity.filter(Identity::is_settled);
             let found = measure(&opened, digest).map_err(failed)?;
             if found != digest {
@@ -241,8 +243,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unpoisoned()
 }
 
-/// Returns the digest of an object. Where the kernel protects the file by the wanted digest, it compares all reads with that.
-/// It may also have a digest of another method, with a salt for instance.
+/// Returns the digest of an object. If the kernel already enforces the wanted digest for the file,
+/// no bytes are read. The kernel may also report a digest of another method, for example with a
+/// salt.
 fn measure(opened: &Opened, wanted: Digest) -> io::Result<Digest> {
     let by = wanted.algorithm();
     let (found, _) = match opened {
@@ -258,7 +261,7 @@ fn measure(opened: &Opened, wanted: Digest) -> io::Result<Digest> {
     Ok(found)
 }
 
-/// Reads a source from its start.
+/// A reader of a source from its start.
 pub struct Stream<'s> {
     source: &'s dyn ReadAt,
     at: u64,

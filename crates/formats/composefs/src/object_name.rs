@@ -2,9 +2,9 @@
 
 use crate::digest::Digest;
 
-/// The name of an object as an image may spell it: `ab/cdef...` with 64 or 128 hexadecimal digits, with
-/// or without a slash before it. Objects of OSTree end with `.file`, and the digest in their names is
-/// not that of fs-verity.
+/// The name of an object in the form that images use: `ab/cdef...` with 64 or 128 hexadecimal
+/// digits, with or without a leading slash. Objects of OSTree end with `.file`, and their names are
+/// not fs-verity digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectName {
     digits: Digest,
@@ -12,8 +12,8 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// Parses `path` as a name. Returns nothing for every other path: a name in an image must not
-    /// lead anywhere but to an object.
+    /// Parses `path` as a name. Returns `None` for every other path, because a name in an image
+    /// must lead only to an object.
     #[must_use]
     pub fn parse(path: &[u8]) -> Option<Self> {
         let (path, ostree) = match path.strip_suffix(b".file") {
@@ -24,7 +24,7 @@ impl ObjectName {
         Some(Self { digits, ostree })
     }
 
-    /// Returns its path in a store.
+    /// Returns the object's path in a store.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = self.digits.object_path();
@@ -39,13 +39,13 @@ impl ObjectName {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Payload {
     Object(ObjectName),
-    /// A path below a base directory: not empty, without a slash before it, without `.`, `..` and NUL bytes.
+    /// A path below a base directory: not empty, no leading slash, no `.`, `..` or NUL bytes.
     Path(Vec<u8>),
 }
 
 impl Payload {
-    /// Parses a path as a redirect has it, with slashes before it. Returns nothing for a path that does not stay
-    /// below a directory.
+    /// Parses a redirect, with its leading slashes. Returns `None` for a path that could leave the
+    /// directory.
     #[must_use]
     pub fn parse(path: &[u8]) -> Option<Self> {
         if let Some(name) = ObjectName::parse(path) {
@@ -58,7 +58,7 @@ impl Payload {
         stays.then(|| Self::Path(path.to_vec()))
     }
 
-    /// Returns its path in a store or below a base directory.
+    /// Returns the path in a store or below a base directory.
     #[must_use]
     pub fn path(&self) -> Vec<u8> {
         match self {

@@ -1,4 +1,4 @@
-//! An object store, or a base directory, as the resolver of blobs for drivers.
+//! Resolves blobs for drivers in an object store or a base directory.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use forerun_vfs::{BlobName, ResolveBlob};
 use crate::object_name::Payload;
 use crate::store::ObjectStore;
 
-/// Opens the objects that an image names, and other files only if the directory is a base directory.
+/// Opens the objects that an image names. In a base directory, also opens other files.
 #[derive(Debug)]
 pub struct Objects {
     store: ObjectStore,
@@ -18,14 +18,14 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Creates a resolver for the objects of `store`.
+    /// Returns a resolver for the objects of `store`.
     #[must_use]
     pub const fn new(store: ObjectStore) -> Self {
         let is_base = false;
         Self { store, is_base }
     }
 
-    /// Creates a resolver for all files below a directory.
+    /// Returns a resolver for all files below a directory.
     #[must_use]
     pub const fn below(store: ObjectStore) -> Self {
         let is_base = true;

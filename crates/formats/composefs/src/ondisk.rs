@@ -1,34 +1,34 @@
-//! Numbers of an image's first bytes.
+//! The structures at the start of an image.
 
-/// The header's first word. EROFS does not use the first kilobyte.
+/// First word of the header. EROFS does not use the first kilobyte.
 pub const HEADER_MAGIC: u32 = 0xD078_629A;
-/// The header's second word: version of the format as a whole.
+/// Second word of the header: version of the format as a whole.
 #[cfg(feature = "write")]
 pub const HEADER_VERSION: u32 = 1;
 
-/// Offset of the superblock of EROFS.
+/// Offset of the EROFS superblock.
 #[cfg(feature = "write")]
 pub const SUPERBLOCK_START: u64 = 1024;
 pub const EROFS_MAGIC: u32 = 0xE0F5_E1E2;
-/// Times are modification times (2), and attributes have a filter of names (4).
+/// Time fields are modification times (2), and attributes have a name filter (4).
 #[cfg(feature = "write")]
 pub const FEATURE_COMPAT: u32 = 6;
 
-/// Offset of the first inode: behind the superblock.
+/// Offset of the first inode, after the superblock.
 #[cfg(feature = "write")]
 pub const INODES_START: u64 = SUPERBLOCK_START + 128;
 
-/// Bytes of the header that are used.
+/// Length of the used part of the header.
 pub const HEADER_LEN: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Version of the rules by which the image was laid out.
+    /// Version of the layout rules.
     pub composefs_version: u32,
 }
 
 impl Header {
-    /// Parses the header at the start of an image. Returns nothing if there is none.
+    /// Parses the header at the start of an image. Returns `None` if there is none.
     pub fn parse(head: &[u8]) -> Option<Self> {
         let mut words = head.get(..HEADER_LEN)?.chunks_exact(4).map(|word| {
             word.iter()
@@ -38,21 +38,21 @@ impl Header {
         if words.next() != Some(HEADER_MAGIC) {
             return None;
         }
-        // Only writers need the version of the format and the flags.
+        // Only writers need the format version and the flags.
         let composefs_version = words.nth(2)?;
         Some(Self { composefs_version })
     }
 }
 
-/// Bytes that identify a composefs image: up to the magic number of EROFS.
+/// Bytes that identify a composefs image: up to the EROFS magic number.
 pub const PROBE_LEN: usize = 1028;
 
-/// Returns whether the image has the header of composefs and the superblock of EROFS.
+/// Returns whether the image has the composefs header and the EROFS superblock.
 pub fn is_composefs(head: &[u8]) -> bool {
     Header::parse(head).is_some() && head.get(1024..PROBE_LEN) == Some(&EROFS_MAGIC.to_le_bytes())
 }
 
-/// File types, as in `st_mode`.
+/// File types of `st_mode`.
 pub mod kind {
     pub const FIFO: u16 = 0o010_000;
     pub const CHAR: u16 = 0o020_000;

@@ -1,9 +1,9 @@
 //! The extended attributes that control overlayfs, and their escaping.
 //!
-//! composefs images are written to be the metadata layer of an overlayfs mount. A regular file
-//! whose bytes are in the store has `trusted.overlay.redirect`, the path of its object, and
-//! `trusted.overlay.metacopy`, the digest the object must have. Attributes of the packed tree that
-//! overlayfs would interpret are escaped by one more `overlay.`, which overlayfs removes when it
+//! composefs images are made to be the metadata layer of an overlayfs mount. A regular file with
+//! bytes in the store has `trusted.overlay.redirect`, the path of its object, and
+//! `trusted.overlay.metacopy`, the digest of the object. Attributes of the packed tree that
+//! overlayfs would interpret are escaped with another `overlay.`, which overlayfs removes when it
 //! shows them.
 
 use forerun_vfs::{FileSystem, NodeId, Result};
@@ -12,36 +12,36 @@ use crate::digest::Digest;
 use crate::error::Check;
 use crate::object_name::{ObjectName, Payload};
 
-/// The prefix of names that overlayfs reserves for itself.
+/// The prefix of names that overlayfs reserves.
 const RESERVED: &[u8] = b"trusted.overlay.";
-/// The infix that makes a reserved name an ordinary one.
+/// The infix that escapes a reserved name.
 const ESCAPE: &[u8] = b"overlay.";
 
 /// Path of the object with a file's bytes.
 pub const REDIRECT: &[u8] = b"trusted.overlay.redirect";
-/// Marks a file as having only metadata, and holds the digest of its object.
+/// Marks a file that has only metadata, and stores the digest of its object.
 pub const METACOPY: &[u8] = b"trusted.overlay.metacopy";
-/// As [`REDIRECT`], for a mount without privileges.
+/// Like [`REDIRECT`], for a mount without privileges.
 pub const USER_REDIRECT: &[u8] = b"user.overlay.redirect";
 /// Marks a directory that hides the entries of lower layers.
 #[cfg(feature = "write")]
 pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 
-/// On a directory that shows whiteouts: for overlayfs on top of the composefs mount, by privilege.
+/// Marks a directory that shows whiteouts, for a privileged overlayfs on top of the composefs
+/// mount.
 pub const WHITEOUTS: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteouts",
     b"user.overlay.whiteouts",
 ];
-/// As [`WHITEOUTS`], in the form that Linux 6.8 requires: opaque with the value `x`.
+/// Like [`WHITEOUTS`], in the form that Linux 6.8 requires: opaque with the value `x`.
 #[cfg(feature = "write")]
 pub const HAS_WHITEOUTS: [&[u8]; 2] = [b"trusted.overlay.overlay.opaque", b"user.overlay.opaque"];
-/// On the empty file that represents a whiteout.
+/// Marks the empty file that represents a whiteout.
 pub const WHITEOUT: [&[u8]; 2] = [
     b"trusted.overlay.overlay.whiteout",
     b"user.overlay.whiteout",
 ];
 
-/// Escapes `name` for an image.
 #[cfg(feature = "write")]
 pub fn escape(name: &[u8]) -> Vec<u8> {
     match name.strip_prefix(RESERVED) {
@@ -50,13 +50,13 @@ pub fn escape(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// How an attribute of an image is shown.
+/// The presentation of an image's attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown<'n> {
     Plain(&'n [u8]),
-    /// Without one `overlay.`.
+    /// With one `overlay.` removed.
     Unescaped(Vec<u8>),
-    /// Not at all: it belongs to overlayfs.
+    /// Not shown, because it belongs to overlayfs.
     Hidden,
 }
 
@@ -71,7 +71,7 @@ pub fn shown(name: &[u8]) -> Shown<'_> {
     }
 }
 
-/// The attributes of a regular file that say where its contents are.
+/// The attributes of a regular file that locate its contents.
 #[derive(Debug, Default)]
 pub struct Attributes {
     pub redirect: Option<Vec<u8>>,
@@ -79,10 +79,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Reads those of `node`.
-    ///
-    /// # Errors
-    /// The errors of the driver.
+    /// Reads the attributes of `node`.
     pub fn of(metadata: &dyn FileSystem, node: NodeId) -> Result<Self> {
         let mut found = Self::default();
         metadata.xattrs(node, &mut |name, value| match name {
@@ -93,11 +90,9 @@ impl Attributes {
         Ok(found)
     }
 
-    /// Returns the file with the contents, and the digest that it must have, or nothing if the image holds the
-    /// contents.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if it cannot be told.
+    /// Returns the path of the contents, and the digest that they must have; `None` if the image
+    /// itself has the contents. Fails with [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if the
+    /// attributes are invalid.
     pub fn payload(&self, node: NodeId) -> Result<Option<(Payload, Option<Digest>)>> {
         let Some(metacopy) = &self.metacopy else {
             return Ok(None);
@@ -112,7 +107,7 @@ impl Attributes {
                 return Err(Check::Metacopy { len }.at(node));
             }
         };
-        // From the top of a layer, as overlayfs requires for layers of data.
+        // overlayfs requires absolute paths for data layers.
         let payload = path.starts_with(b"/").then(|| Payload::parse(path));
         let path = path.clone();
         let payload = payload.flatten();
@@ -121,10 +116,8 @@ impl Attributes {
     }
 }
 
-/// Returns the name of the object that a redirect leads to.
-///
-/// # Errors
-/// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) if it leads elsewhere.
+/// Returns the object name in a redirect; fails with
+/// [`Error::Corrupt`](forerun_vfs::Error::Corrupt) for any other redirect.
 pub fn object_at(path: &[u8], node: NodeId) -> Result<ObjectName> {
     let name = path.starts_with(b"/").then(|| ObjectName::parse(path));
     let path = path.to_vec();
@@ -132,8 +125,8 @@ pub fn object_at(path: &[u8], node: NodeId) -> Result<ObjectName> {
         .ok_or_else(|| Check::Redirect { path }.at(node))
 }
 
-/// Returns the bytes before a digest in [`METACOPY`]: version 0, the total length, flags (none), and the
-/// algorithm.
+/// Returns the bytes before a digest in [`METACOPY`]: version 0, the total length, no flags, and
+/// the algorithm.
 const fn metacopy_head(digest: &Digest) -> [u8; 4] {
     match digest {
         Digest::Sha256(_) => [0, 4 + 32, 0, 1],
@@ -141,7 +134,7 @@ const fn metacopy_head(digest: &Digest) -> [u8; 4] {
     }
 }
 
-/// Returns the value of [`METACOPY`] for an object with that digest; empty if none is known.
+/// Returns the value of [`METACOPY`] for an object with this digest; empty without a digest.
 #[cfg(feature = "write")]
 pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
     digest.map_or_else(Vec::new, |digest| {
@@ -153,14 +146,13 @@ pub fn metacopy(digest: Option<&Digest>) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metacopy {
     Plain,
-    /// The digest of the object.
     Digest(Digest),
     Unknown,
 }
 
-/// Reads a value of [`METACOPY`].
+/// Parses a value of [`METACOPY`].
 pub fn read_metacopy(value: &[u8]) -> Metacopy {
-    // Without a digest the value is empty, or the head alone.
+    // Without a digest, the value is empty or only the head.
     if value.is_empty() || value == [0, 4, 0, 0] {
         return Metacopy::Plain;
     }

@@ -1,10 +1,10 @@
-//! fs-verity digests, computed in userspace.
+//! Computes fs-verity digests in userspace.
 //!
-//! The file is cut into blocks of 4 KiB, the last one filled up with zeros. Their hashes,
-//! concatenated, are again cut into blocks, and so on until there is a single hash. The digest is
-//! the hash of a descriptor of 256 bytes, which holds this root hash and the file's length. There
-//! is no salt. The method is described in the kernel's Documentation/filesystems/fsverity.rst.
-//! Hashes are SHA-256 or SHA-512.
+//! The file is split into blocks of 4 KiB, the last one padded with zeros. Their concatenated
+//! hashes are split into blocks again, and so on until one hash is left. The digest is the hash of
+//! a descriptor of 256 bytes, which contains this root hash and the file's length. There is no
+//! salt. The kernel's Documentation/filesystems/fsverity.rst describes the method. Hashes are
+//! SHA-256 or SHA-512.
 
 use std::io::{self, Read};
 use std::marker::PhantomData;
@@ -15,16 +15,13 @@ use sha2::{Sha256, Sha512};
 
 use crate::digest::Digest;
 
-/// Bytes of a block.
 pub const BLOCK: usize = 4096;
 
-/// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Length of the descriptor that is hashed.
 const DESCRIPTOR_LEN: usize = 256;
 
-/// The hash of a digest.
+/// The hash algorithm of a digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     #[default]
@@ -43,7 +40,6 @@ impl Algorithm {
         }
     }
 
-    /// Computes the digest of bytes in memory.
     #[must_use]
     pub fn digest(self, bytes: &[u8]) -> Digest {
         let mut hasher = VerityHasher::new(self);
@@ -52,9 +48,6 @@ impl Algorithm {
     }
 
     /// Computes the digest and the length of a stream.
-    ///
-    /// # Errors
-    /// The errors of the stream.
     pub fn measure(self, stream: impl Read) -> io::Result<(Digest, u64)> {
         let mut hasher = VerityHasher::new(self);
         let len = read_all(stream, |bytes| hasher.update(bytes))?;
@@ -88,7 +81,7 @@ fn read_all(mut stream: impl Read, mut visit: impl FnMut(&[u8])) -> io::Result<u
     }
 }
 
-/// A digest being computed. Its memory grows only with the depth of the tree.
+/// A digest computation. Its memory grows only with the depth of the hash tree.
 pub enum VerityHasher {
     Sha256(Hasher<Sha256>),
     Sha512(Hasher<Sha512>),
@@ -110,7 +103,7 @@ impl VerityHasher {
         }
     }
 
-    /// Returns the digest of all bytes added.
+    /// Returns the digest of all added bytes.
     pub fn finish(self) -> Digest {
         match self {
             Self::Sha256(hasher) => Digest::Sha256(hasher.finish(1).into()),
@@ -120,9 +113,9 @@ impl VerityHasher {
 }
 
 pub struct Hasher<H> {
-    /// The data block being filled.
+    /// The unfinished data block.
     block: Block,
-    /// The block of hashes being filled, for each level of the tree.
+    /// The unfinished block of hashes of each tree level.
     levels: Vec<Block>,
     len: u64,
     hash: PhantomData<H>,
@@ -157,7 +150,8 @@ impl<H: sha2::Digest> Hasher<H> {
         self.block.fill(blocks.remainder());
     }
 
-    /// Returns the digest of all bytes added, by the algorithm that has this number in the descriptor.
+    /// Returns the digest of all added bytes. `algorithm` is the algorithm's number in the
+    /// descriptor.
     fn finish(mut self, algorithm: u8) -> Output<H> {
         if self.block.len > 0 {
             let hash = self.block.take_hash::<H>();
@@ -165,14 +159,14 @@ impl<H: sha2::Digest> Hasher<H> {
         }
         let root = self.root();
         let mut descriptor = [0; DESCRIPTOR_LEN];
-        // Version 1, the hash, log2 of the block size, no salt, no signature.
+        // Version 1, the algorithm, log2 of the block size, no salt, no signature.
         descriptor[..4].copy_from_slice(&[1, algorithm, 12, 0]);
         descriptor[8..16].copy_from_slice(&self.len.to_le_bytes());
         descriptor[16..16 + root.len()].copy_from_slice(&root);
         H::digest(descriptor)
     }
 
-    /// Returns the root hash: zeros for an empty file; for others, completes the unfinished blocks
+    /// Returns the root hash: zeros for an empty file, otherwise completes the unfinished blocks
     /// level by level.
     fn root(&mut self) -> Output<H> {
         let mut level = 0;
@@ -212,7 +206,6 @@ impl<H: sha2::Digest> Hasher<H> {
     }
 }
 
-/// A block being filled.
 struct Block {
     bytes: Box<[u8; BLOCK]>,
     len: usize,
@@ -230,7 +223,7 @@ impl Block {
         self.len == BLOCK
     }
 
-    /// Takes as many bytes as there is room for, and returns the rest.
+    /// Fills the block, and returns the bytes that do not fit.
     fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let (now, rest) = bytes.split_at(bytes.len().min(BLOCK - self.len));
         self.bytes[self.len..self.len + now.len()].copy_from_slice(now);
@@ -238,7 +231,7 @@ impl Block {
         rest
     }
 
-    /// Returns the hash of the block, filled up with zeros, and empties it.
+    /// Returns the hash of the zero-padded block, and empties it.
     fn take_hash<H: sha2::Digest>(&mut self) -> Output<H> {
         self.bytes[self.len..].fill(0);
         self.len = 0;

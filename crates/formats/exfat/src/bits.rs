@@ -1,4 +1,4 @@
-//! One bit for each cluster of a volume: the repair must not take more memory for each of them.
+//! A bit set with one bit per cluster of a volume. A repair cannot afford more memory per cluster.
 
 use forerun_io::usize_from;
 use forerun_vfs::{Bound, Error, Result};
@@ -13,10 +13,8 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Returns an empty set for a volume with `clusters` clusters.
-    ///
-    /// # Errors
-    /// `Limit` if memory for the bitmap cannot be allocated.
+    /// Returns an empty set for a volume with `clusters` clusters. Fails with `Limit` if the bitmap
+    /// does not fit into memory.
     pub fn new(clusters: u32) -> Result<Self> {
         let len = u64::from(clusters.div_ceil(8));
         let mut bytes = Vec::new();
@@ -31,7 +29,7 @@ impl Bits {
         Ok(Self { bytes, clusters })
     }
 
-    /// Returns whether a cluster is in the set. One that the volume does not have never is.
+    /// Returns whether a cluster is in the set. False for numbers outside of the volume.
     pub fn has(&self, cluster: u32) -> bool {
         place(cluster).is_some_and(|(byte, mask)| {
             let bits = self.bytes.get(byte);
@@ -39,26 +37,23 @@ impl Bits {
         })
     }
 
-    /// Adds a cluster of the volume.
     pub fn set(&mut self, cluster: u32) {
         if let Some((byte, mask)) = place(cluster) {
             self.bytes[byte] |= mask;
         }
     }
 
-    /// Removes a cluster of the volume.
     pub fn clear(&mut self, cluster: u32) {
         if let Some((byte, mask)) = place(cluster) {
             self.bytes[byte] &= !mask;
         }
     }
 
-    /// Adds the clusters of a chain.
     pub fn set_all(&mut self, chain: &Chain) {
         clusters(chain).for_each(|cluster| self.set(cluster));
     }
 
-    /// Returns the byte of eight clusters.
+    /// Returns a byte with the bits of eight clusters.
     pub fn byte(&self, index: u64) -> u8 {
         self.bytes[usize_from(index)]
     }
@@ -69,7 +64,7 @@ impl Bits {
     }
 }
 
-/// Returns the clusters of a chain, in its order.
+/// Returns the clusters of a chain in order.
 pub fn clusters(chain: &Chain) -> impl Iterator<Item = u32> {
     let runs = chain.runs().iter();
     runs.flat_map(|run| run.cluster..run.cluster + run.count)

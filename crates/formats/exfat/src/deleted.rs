@@ -1,9 +1,9 @@
-//! Deleted files: sets that are marked unused, and what is left of their data.
+//! Deleted files: entry sets that are marked unused, and the remains of their data.
 //!
-//! Systems delete a file by marking its entries unused and its clusters free. Until either is used
-//! again, all of it is still on the volume. The set says where the clusters of a contiguous file are.
-//! Those of a fragmented file are in the FAT, whose words of free clusters may be of another file by
-//! now.
+//! Systems delete a file by marking its entries unused and its clusters free. The data stays on the
+//! volume until either is reused. The set locates the clusters of a contiguous file. Only the FAT
+//! locates those of a fragmented file, and its words for free clusters may already belong to
+//! another file.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -28,22 +28,22 @@ use crate::steps::Step;
 use crate::time::Stamp;
 use crate::volume::Volume;
 
-/// What is left of the data of a deleted file.
+/// The condition of a deleted file's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// It was in one piece, and none of its clusters was used again.
+    /// The file was contiguous, and none of its clusters was reused.
     Whole,
-    /// Clusters of it were used again.
+    /// Some of its clusters were reused.
     Overwritten,
-    /// It was in pieces, and only the FAT says where.
+    /// The file was fragmented, and only the FAT locates its clusters.
     Fragmented,
 }
 
-/// A deleted file. Its node can be read like others.
+/// A deleted file. Its node can be read like any other.
 #[derive(Clone, Debug)]
 pub struct DeletedFile {
     pub node: NodeId,
-    /// Path from the root, without a slash in front.
+    /// Path from the root, without a leading slash.
     pub path: Vec<u8>,
     pub size: u64,
     pub modified: Timestamp,
@@ -52,18 +52,15 @@ pub struct DeletedFile {
     pub lost: Vec<Range<u64>>,
 }
 
-/// A set of a deleted file.
 struct DeletedSet {
     id: NodeId,
     path: Rc<Step>,
-    /// When the file was created, and last changed.
+    /// Time of creation and of the last change.
     age: (Timestamp, Timestamp),
 }
 
-/// Visits the deleted files of a volume that was opened for a rescue, the youngest first.
-///
-/// # Errors
-/// `Corrupt` without an allocation bitmap, `Limit` for too many, `Io`.
+/// Visits the deleted files of a volume that was opened for rescue, newest first. Fails without an
+/// allocation bitmap.
 pub fn visit(session: &Session<'_>, visit: &mut dyn FnMut(DeletedFile)) -> Result<()> {
     let volume = session.volume;
     let mut taken = taken(volume)?;
@@ -84,7 +81,7 @@ pub fn visit(session: &Session<'_>, visit: &mut dyn FnMut(DeletedFile)) -> Resul
         };
         let set = dir::read_set(volume, found.id, place)?;
         let data = set.data();
-        // A file that was renamed left its old set behind.
+        // A rename across sectors leaves the old set of a file behind.
         if data.first != 0 && !live.insert((data.first, data.len)) {
             continue;
         }
@@ -130,8 +127,8 @@ fn taken(volume: &Volume) -> Result<Bits> {
     Ok(taken)
 }
 
-/// Takes the clusters of a deleted file, so that no older file has them. Returns the ranges of its first
-/// `valid` bytes that were taken already, or that are in no cluster.
+/// Claims the clusters of a deleted file, so that no older file gets them. Returns the ranges of
+/// its first `valid` bytes that were claimed before, or have no cluster.
 fn take(volume: &Volume, chain: &Chain, valid: u64, taken: &mut Bits) -> Vec<Range<u64>> {
     let size = volume.boot.cluster_size();
     let mut lost: Vec<Range<u64>> = Vec::new();
@@ -156,7 +153,7 @@ fn take(volume: &Volume, chain: &Chain, valid: u64, taken: &mut Bits) -> Vec<Ran
     lost
 }
 
-/// A search for sets that are marked unused, in all directories.
+/// A search for unused entry sets in all directories.
 struct Search<'a> {
     volume: &'a Volume,
     taken: &'a Bits,
@@ -167,7 +164,7 @@ struct Search<'a> {
     found: Vec<DeletedSet>,
 }
 
-/// A directory that is still to be read.
+/// A directory that the search has yet to read.
 struct Left {
     id: NodeId,
     chain: Chain,

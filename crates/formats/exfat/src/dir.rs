@@ -1,4 +1,4 @@
-//! Directories as sequences of entries.
+//! Reads directories as sequences of entries.
 
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Error, NodeId, Result};
@@ -12,51 +12,49 @@ use crate::ondisk::{ENTRY, ENTRY_LEN, kind};
 use crate::place::Place;
 use crate::volume::Volume;
 
-/// Bytes of a directory that are read first: most directories end there.
+/// Bytes of the first read of a directory. Most directories end there.
 const FIRST_WINDOW: u64 = 16 << 10;
-/// Bytes of a directory that are read at once after that.
+/// Bytes of each later read of a directory.
 const WINDOW: u64 = 64 << 10;
-/// Bytes of a directory that a check reads at once.
+/// Bytes that a check reads at once.
 const WHOLE_WINDOW: u64 = 1 << 20;
 /// Bytes that are compared with zero at once.
 const ZERO_CHUNK: usize = 4096;
 
-/// An item of a directory.
 pub enum Found {
-    /// A sound set of a file or directory.
     Set(EntrySet),
-    /// A sound set that was departing to another sector when the power failed, and did not arrive.
-    /// This is the live copy.
+    /// A sound set whose move to another sector a power cut interrupted. This is the live copy.
     Stranded(EntrySet),
-    /// The start of such a set that did arrive.
+    /// The start of a set whose move was interrupted after it had arrived.
     Departed,
     /// A critical primary entry of another kind.
-    Other { entry: [u8; ENTRY] },
+    Other {
+        entry: [u8; ENTRY],
+    },
     /// A benign primary entry, with the allocations of its set.
     Benign {
         entry: [u8; ENTRY],
         allocations: Vec<Allocation>,
     },
-    /// An entry that is not in use.
+    /// An unused entry.
     Free,
-    /// A set that fails a check, or an entry that belongs to none.
+    /// A set that fails a check, or an entry that belongs to no set.
     Damaged(Check),
 }
 
-/// A reader of the entries of a directory.
 pub struct Slots<'a> {
     volume: &'a Volume,
     chain: &'a Chain,
     node: Option<NodeId>,
     count: u32,
-    /// Most bytes of a request.
+    /// Maximum number of bytes per read.
     most: u64,
     start: u32,
     window: Vec<u8>,
 }
 
 impl<'a> Slots<'a> {
-    /// Returns a reader of the directory that has these clusters.
+    /// Returns a reader of the directory with these clusters.
     pub fn new(volume: &'a Volume, chain: &'a Chain, node: Option<NodeId>) -> Self {
         Self {
             volume,
@@ -69,7 +67,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Returns a reader that reads beyond the end of the directory too.
+    /// Returns a reader that continues beyond the end of the directory.
     pub fn whole(volume: &'a Volume, chain: &'a Chain, node: Option<NodeId>) -> Self {
         Self {
             most: WHOLE_WINDOW,
@@ -77,15 +75,11 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Returns the offset of an entry on the volume.
     pub fn position(&self, slot: u32) -> Option<u64> {
         position(self.volume, self.chain, slot)
     }
 
-    /// Reads one entry; nothing behind the last.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Reads one entry; returns `None` after the last.
     pub fn entry(&mut self, slot: u32) -> Result<Option<[u8; ENTRY]>> {
         if slot >= self.count {
             return Ok(None);
@@ -97,16 +91,16 @@ impl<'a> Slots<'a> {
         Ok(self.buffered(slot))
     }
 
-    /// Reads the entries from the sector of `slot` on.
+    /// Reads entries, beginning with the sector of `slot`.
     fn load(&mut self, slot: u32) -> Result<()> {
         let start = slot - slot % self.volume.boot.slots_per_sector();
         let from = u64::from(start) * ENTRY_LEN;
-        // Only one contiguous piece: clusters apart cost a request each anyway.
+        // Only one contiguous range: separate clusters cost one request each anyway.
         let pieces = self.volume.pieces(self.chain, from, self.most);
         let Some(&(offset, len)) = pieces.first() else {
             return Ok(());
         };
-        // At most `most`.
+        // At most `most` bytes.
         let mut window = vec![0; usize_from(len)];
         self.volume.read(offset, &mut window)?;
         self.start = start;
@@ -115,10 +109,7 @@ impl<'a> Slots<'a> {
         Ok(())
     }
 
-    /// Returns slot and type of the first entry from `slot` on that does not end a directory.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Returns slot and type of the first entry at or after `slot` that is not an end marker.
     pub fn first_behind(&mut self, slot: u32) -> Result<Option<(u32, u8)>> {
         let mut slot = slot;
         while slot < self.count {
@@ -128,7 +119,7 @@ impl<'a> Slots<'a> {
             let Some(rest) = self.buffered_from(slot) else {
                 return Ok(None);
             };
-            // The window may reach beyond the most entries that a directory can have.
+            // The window may exceed the longest possible directory.
             let left = usize_from(u64::from(self.count - slot)) * ENTRY;
             let rest = &rest[..rest.len().min(left)];
             for chunk in rest.chunks(ZERO_CHUNK) {
@@ -149,18 +140,15 @@ impl<'a> Slots<'a> {
         self.buffered_from(slot)?.first_chunk::<ENTRY>().copied()
     }
 
-    /// Returns the entries from `slot` on that are in memory; nothing if that one is not.
+    /// Returns the buffered entries from `slot` on; `None` if the first is not buffered.
     fn buffered_from(&self, slot: u32) -> Option<&[u8]> {
         let index = usize::try_from(slot.checked_sub(self.start)?).ok()?;
         let entries = self.window.get(index.checked_mul(ENTRY)?..)?;
         (!entries.is_empty()).then_some(entries)
     }
 
-    /// Returns the item that begins at `slot` and the slot of the next item, or nothing at the end of
-    /// the directory.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
+    /// Returns the item that begins at `slot` and the slot of the next item, or `None` at the end
+    /// of the directory.
     pub fn next_item(&mut self, slot: u32) -> Result<Option<(Found, u32)>> {
         let Some(entry) = self.entry(slot)? else {
             return Ok(None);
@@ -176,7 +164,7 @@ impl<'a> Slots<'a> {
             kind::FILE => self.set(slot, entry)?,
             kind::IN_USE => (Found::Damaged(Check::EntryType { found }), next),
             found if found & kind::SECONDARY != 0 => (Found::Damaged(Check::Stray { found }), next),
-            // Benign sets say how many entries belong to them; the critical ones are single.
+            // Benign sets store the count of their entries; critical entries are single.
             found if found & kind::BENIGN != 0 => {
                 let count = self.secondaries(slot, entry[1])?;
                 let mut allocations: Vec<_> = primary_allocation(&entry).into_iter().collect();
@@ -190,7 +178,7 @@ impl<'a> Slots<'a> {
         }))
     }
 
-    /// Counts the entries behind `slot` that are secondary and in use, up to `most`.
+    /// Counts the secondary entries in use after `slot`, up to `most`.
     fn secondaries(&mut self, slot: u32, most: u8) -> Result<u32> {
         let wanted = kind::IN_USE | kind::SECONDARY;
         for count in 0..u32::from(most) {
@@ -202,7 +190,7 @@ impl<'a> Slots<'a> {
         Ok(most.into())
     }
 
-    /// Finds out whether a set that was on its way has arrived.
+    /// Determines whether a moving set has arrived at its new location.
     fn departed(&mut self, slot: u32, first: [u8; ENTRY]) -> Result<(Found, u32)> {
         let mut bytes = first.to_vec();
         for index in 1..=u32::from(first[1]) {
@@ -235,25 +223,24 @@ impl<'a> Slots<'a> {
         Ok((found, slot + 1 + count))
     }
 
-    /// Returns the place of a set of `entries` that begins at `slot`.
+    /// Returns the location of a set of `entries` entries that begins at `slot`.
     pub fn place(&self, slot: u32, entries: usize) -> Option<Place> {
         place(self.volume, self.chain, slot, entries)
     }
 
-    /// Returns the error of a check that failed at an entry.
+    /// Returns the error for a check that failed at an entry.
     pub fn error(&self, check: Check, slot: u32) -> Error {
         check.at(self.node, self.position(slot).unwrap_or(0))
     }
 }
 
-/// Returns the offset of an entry on the volume.
 pub fn position(volume: &Volume, chain: &Chain, slot: u32) -> Option<u64> {
     let at = u64::from(slot) * ENTRY_LEN;
     let pieces = volume.pieces(chain, at, ENTRY_LEN);
     pieces.first().map(|&(offset, _)| offset)
 }
 
-/// Returns the place of a set of `entries` that begins at `slot`.
+/// Returns the location of a set of `entries` entries that begins at `slot`.
 pub fn place(volume: &Volume, chain: &Chain, slot: u32, entries: usize) -> Option<Place> {
     let at = u64::from(slot) * ENTRY_LEN;
     let pieces = volume.pieces(chain, at, u64_from(entries) * ENTRY_LEN);
@@ -263,10 +250,8 @@ pub fn place(volume: &Volume, chain: &Chain, slot: u32, entries: usize) -> Optio
     })
 }
 
-/// Returns offset and length of the contiguous pieces of a set of `entries` at `place`.
-///
-/// # Errors
-/// `StaleNode` if the place is in no cluster, `Corrupt` if the set continues in none, `Io`.
+/// Returns offset and length of the contiguous ranges of a set of `entries` entries at `place`.
+/// Fails with `StaleNode` if the location is in no cluster.
 pub fn set_pieces(
     volume: &Volume,
     node: NodeId,
@@ -311,10 +296,7 @@ fn parse_set(volume: &Volume, bytes: Vec<u8>) -> std::result::Result<EntrySet, C
     }
 }
 
-/// Reads the set at `place`.
-///
-/// # Errors
-/// `StaleNode` if none begins there, `Corrupt` if it fails a check, `Io`.
+/// Reads the set at `place`. Fails with `StaleNode` if no set begins there.
 pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet> {
     let stale = || Error::StaleNode(node);
     if !place.offset.is_multiple_of(ENTRY_LEN) || volume.boot.cluster_of(place.offset).is_none() {
@@ -325,7 +307,7 @@ pub fn read_set(volume: &Volume, node: NodeId, place: Place) -> Result<EntrySet>
     let is_stranded = first[0] == kind::UNUSED
         && moving::may_be_stranded(volume, &first)
         && !moving::has_arrived(volume, &first, place)?;
-    // A rescue reads deleted files too.
+    // Rescue mode reads deleted files too.
     let is_deleted = first[0] == kind::UNUSED && volume.rescue;
     if first[0] != kind::FILE && !is_stranded && !is_deleted {
         return Err(stale());

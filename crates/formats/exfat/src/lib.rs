@@ -1,7 +1,7 @@
-//! exFAT: the driver that maps volumes and changes them.
+//! The exFAT driver: maps volumes and changes them.
 //!
-//! The format, and the order in which changes become durable, are described in
-//! `docs/formats/exfat.md`. Nothing here moves file data: the driver only maps it, for reads and writes.
+//! `docs/formats/exfat.md` describes the format, and the order in which changes become durable. The
+//! driver does not move file data; it only maps data for reads and writes.
 
 mod alloc;
 mod bits;
@@ -51,10 +51,10 @@ use forerun_vfs::{Format, Magic};
 pub use deleted::{DeletedFile, Remains};
 pub use driver::Exfat;
 
-/// The driver's option that lets names end with dots, which other systems strip.
+/// The driver option that lets names end with dots, which other systems strip.
 pub const KEEP_LAST_DOTS: &str = "keep_last_dots";
 
-/// exFAT in the registry.
+/// The registry entry of exFAT.
 pub const FORMAT: Format = Format {
     name: "exfat",
     probe_len: 512,

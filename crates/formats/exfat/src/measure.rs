@@ -1,4 +1,4 @@
-//! Validates the boot region of a volume that a search has met.
+//! Validates the boot region of a volume that a search has found.
 
 use forerun_io::{ReadAt, usize_from};
 use forerun_vfs::{Error, Measured, Result, read_head};
@@ -8,7 +8,7 @@ use crate::boot::{self, Boot};
 use crate::error::Check;
 use crate::ondisk::{ENTRY, LabelEntry, kind};
 
-/// Bytes of the root directory in which the label is looked for. Systems write it first.
+/// Bytes of the root directory that are searched for the label. Systems write it first.
 const ROOT_HEAD: u64 = 4096;
 
 /// Validates the main boot region and its checksum, and reads the label if it is among the first entries of

@@ -1,4 +1,4 @@
-//! A session: exclusive access to the volume and its current state. One thread holds it at a time.
+//! Exclusive access to the volume and its current state. One thread holds the session at a time.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,15 +20,16 @@ use crate::place::Place;
 use crate::store::Store;
 use crate::volume::Volume;
 
-/// Most runs of all chains in memory together, in 12 MiB. Each chain counts as four more runs.
+/// Maximum number of runs of all cached chains together (12 MiB). Each chain counts as four more
+/// runs.
 const CHAIN_RUNS: usize = 1 << 20;
-/// Most entries of one step of a listing.
+/// Maximum number of entries per step of a listing.
 const LISTED: usize = 1024;
 
-/// Most runs whose extents are returned at once.
+/// Maximum number of runs whose extents are returned at once.
 const PIECES: usize = 4096;
 
-/// The present state of the volume.
+/// The current state of the volume.
 #[derive(Default)]
 pub struct State {
     pub nodes: Nodes,
@@ -38,7 +39,8 @@ pub struct State {
     indexes: HashMap<NodeId, (Index, u64)>,
     clock: u64,
     pub pending: Pending,
-    /// The entry that each directory has behind its end, if any, as the check of the volume found them.
+    /// The result of the volume check per directory: the error for an entry beyond the end, if
+    /// there is one.
     pub behind_ends: HashMap<NodeId, Option<Error>>,
 }
 
@@ -47,32 +49,28 @@ struct Known {
     pinned: bool,
 }
 
-/// The volume with its state.
 pub struct Session<'a> {
     pub volume: &'a Volume,
     pub state: &'a mut State,
     pub store: Option<&'a Store>,
 }
 
-/// A node with its set.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub id: NodeId,
     pub set: EntrySet,
-    /// The place of the set; nothing once the last name is gone.
+    /// Location of the set; `None` after the last name is removed.
     pub place: Option<Place>,
 }
 
 impl Node {
-    /// Returns the offset of its set, for errors.
+    /// Returns the offset of the set, for errors.
     pub fn at(&self) -> u64 {
         self.place.map_or(0, |place| place.offset)
     }
 
-    /// Fails for sets that the driver must not read or change.
-    ///
-    /// # Errors
-    /// `Unsupported` for sets with a critical entry of unknown type.
+    /// Fails with `Unsupported` for a set with a critical entry of unknown type, which the driver
+    /// must not read or change.
     pub fn recognized(&self) -> Result<()> {
         match self.set.unrecognized() {
             Some(found) => Err(Error::Unsupported(format!(
@@ -83,7 +81,6 @@ impl Node {
     }
 }
 
-/// A name of a listing.
 pub struct Listed {
     pub name: Vec<u8>,
     pub node: NodeId,
@@ -91,17 +88,13 @@ pub struct Listed {
     pub next: u64,
 }
 
-/// A name that was found.
 pub struct FoundName {
     pub node: Node,
     pub slot: u32,
 }
 
 impl Session<'_> {
-    /// Reads a node that is not the root.
-    ///
-    /// # Errors
-    /// `StaleNode`, `Corrupt`, `Io`.
+    /// Loads a node other than the root.
     pub fn load(&self, id: NodeId) -> Result<Node> {
         if let Some(set) = self.state.pending.orphan(id) {
             let set = set.clone();
@@ -121,9 +114,6 @@ impl Session<'_> {
     }
 
     /// Returns the clusters of a node.
-    ///
-    /// # Errors
-    /// The errors of [`load`](Self::load), and of the FAT.
     pub fn chain(&mut self, id: NodeId) -> Result<Arc<Chain>> {
         if let Some(known) = self.state.chains.get(&id) {
             return Ok(Arc::clone(&known.chain));
@@ -138,7 +128,7 @@ impl Session<'_> {
                     // Linux reads a directory to its last entry, whatever its length.
                     clusters::directory_chain(self.volume, Some(id), node.at(), data)?
                 } else if is_directory && let Some(check) = data.unused() {
-                    // Its entries are in clusters that the length leaves out.
+                    // The length leaves out clusters with entries.
                     return Err(check.at(Some(id), node.at()));
                 } else {
                     clusters::chain(self.volume, Some(id), node.at(), data)?
@@ -150,7 +140,7 @@ impl Session<'_> {
         Ok(chain)
     }
 
-    /// Keeps the clusters of a node. `pinned`: there are more than its set says.
+    /// Caches the clusters of a node. `pinned` means that there are more than its set says.
     pub fn keep_chain(&mut self, id: NodeId, chain: Arc<Chain>, pinned: bool) {
         self.drop_chain(id);
         let runs = weight(&chain);
@@ -167,7 +157,6 @@ impl Session<'_> {
         self.state.chains.insert(id, Known { chain, pinned });
     }
 
-    /// Forgets the clusters of a node.
     pub fn drop_chain(&mut self, id: NodeId) {
         if let Some(known) = self.state.chains.remove(&id) {
             self.state.chain_runs -= weight(&known.chain);
@@ -179,10 +168,7 @@ impl Session<'_> {
         self.state.chains.get(&id).is_some_and(|known| known.pinned)
     }
 
-    /// Returns the clusters of a directory.
-    ///
-    /// # Errors
-    /// `NotADirectory`, and the errors of [`chain`](Self::chain).
+    /// Returns the clusters of a directory; fails with `NotADirectory` for another node.
     pub fn directory(&mut self, id: NodeId) -> Result<Arc<Chain>> {
         if id != ROOT {
             let node = self.load(id)?;
@@ -193,17 +179,14 @@ impl Session<'_> {
         self.chain(id)
     }
 
-    /// Returns the number of slots that are written whole or not at all.
+    /// Returns the number of slots per sector, which is written completely or not at all.
     pub fn per_sector(&self) -> u32 {
         let sector = self.volume.boot.sector_size();
         let device = self.store.map_or(sector, Store::sector_size);
         u32::try_from(sector.min(device) / ENTRY_LEN).unwrap_or(16)
     }
 
-    /// Returns the index of a directory, and builds it if there is none.
-    ///
-    /// # Errors
-    /// The errors of [`directory`](Self::directory).
+    /// Returns the index of a directory, and builds it if necessary.
     pub fn index(&mut self, dir: NodeId) -> Result<&mut Index> {
         self.state.clock += 1;
         if !self.state.indexes.contains_key(&dir) {
@@ -232,12 +215,11 @@ impl Session<'_> {
         Ok(index)
     }
 
-    /// Returns the index of a directory, if there is one.
+    /// Returns the index of a directory, if it was built.
     pub fn known_index(&mut self, dir: NodeId) -> Option<&mut Index> {
         self.state.indexes.get_mut(&dir).map(|(index, _)| index)
     }
 
-    /// Drops the index of a directory.
     pub fn drop_index(&mut self, dir: NodeId) {
         self.state.indexes.remove(&dir);
     }
@@ -260,10 +242,7 @@ impl Session<'_> {
         }
     }
 
-    /// Finds a name.
-    ///
-    /// # Errors
-    /// `NotADirectory`, `Corrupt`, `Io`.
+    /// Finds a name. Prefers an exact match to one that differs in case.
     pub fn find(&mut self, dir: NodeId, name: &[u8]) -> Result<Option<FoundName>> {
         let keeps_dots = self.store.is_some_and(|store| store.keep_last_dots);
         let Some(units) = name::to_units(name) else {
@@ -299,7 +278,7 @@ impl Session<'_> {
             if !self.volume.upcase.same(&name, units) || set.visible_name().is_err() {
                 continue;
             }
-            // Other systems make names that differ only in case: each must be reachable.
+            // Other systems can create names that differ only in case. Each must be reachable.
             if name == units {
                 first = Some((slot, set));
                 break;
@@ -317,7 +296,7 @@ impl Session<'_> {
         Ok(Some(FoundName { node, slot }))
     }
 
-    /// Returns the node at a place, and records its directory where changes need that.
+    /// Returns the node at a location. Records its directory if changes need it.
     fn note(&mut self, dir: NodeId, place: Place, set: &EntrySet) -> NodeId {
         let id = self.state.nodes.at(place);
         self.state.pending.forgotten.remove(&id);
@@ -334,11 +313,8 @@ impl Session<'_> {
         place.offset % sector == sector - ENTRY_LEN
     }
 
-    /// Adds some entries of a directory from slot `from` on to `out`. Returns the first damage that
-    /// was met: damaged entries are left out.
-    ///
-    /// # Errors
-    /// `NotADirectory`, `Io`.
+    /// Adds some entries of a directory from slot `from` on to `out`. Skips damaged entries, and
+    /// returns the first damage.
     pub fn list(&mut self, dir: NodeId, from: u64, out: &mut Vec<Listed>) -> Result<Option<Error>> {
         let chain = self.directory(dir)?;
         if self.volume.recovers && self.writable().is_ok() {
@@ -370,7 +346,7 @@ impl Session<'_> {
                         (_, None) => {}
                     }
                 }
-                // An entry of no set hides no name, and the cursor may be inside of a set.
+                // A stray entry hides no name, and the cursor may be inside of a set.
                 Found::Damaged(Check::Stray { .. })
                 | Found::Free
                 | Found::Departed
@@ -386,7 +362,7 @@ impl Session<'_> {
         Ok(damaged)
     }
 
-    /// Returns, in a rescue, the damage of a directory with fewer clusters than its length takes.
+    /// In rescue mode, returns the damage of a directory with fewer clusters than its length needs.
     fn missing_end(&self, dir: NodeId, chain: &Chain) -> Result<Option<Error>> {
         if dir == ROOT {
             // Reported when the volume was opened.
@@ -399,15 +375,12 @@ impl Session<'_> {
         Ok(is_short.then(|| Check::ChainShort { found, need }.at(Some(dir), node.at())))
     }
 
-    /// Returns whether a step of a listing with `listed` entries reached the end of the directory.
+    /// Returns whether a listing step with `listed` entries reached the end of the directory.
     pub const fn is_whole_step(listed: usize) -> bool {
         listed < LISTED
     }
 
-    /// Returns the first extents of a file within `range`; none if it is empty.
-    ///
-    /// # Errors
-    /// `IsADirectory`, `Unsupported`, and the errors of [`chain`](Self::chain).
+    /// Returns the first extents of a file within `range`; none for an empty range.
     pub fn extents(&mut self, id: NodeId, range: Range<u64>) -> Result<Vec<Extent>> {
         if id == ROOT {
             return Err(Error::IsADirectory);
@@ -441,12 +414,12 @@ impl Session<'_> {
     }
 }
 
-/// Returns the number of runs that a chain counts as. A chain without runs takes memory, too.
+/// Returns the weight of a chain in runs. A chain without runs takes memory too.
 fn weight(chain: &Chain) -> usize {
     chain.runs().len() + 4
 }
 
-/// Returns how far `PIECES` runs reach from `start` on.
+/// Returns the offset that `PIECES` runs from `start` reach.
 fn pieces_end(volume: &Volume, chain: &Chain, start: u64) -> u64 {
     let index = u32::try_from(start >> volume.boot.cluster_bits).unwrap_or(u32::MAX);
     let after = chain.runs().partition_point(|run| run.index <= index);
@@ -456,7 +429,7 @@ fn pieces_end(volume: &Volume, chain: &Chain, start: u64) -> u64 {
     })
 }
 
-/// Adds the extents of `range` of a file that has these clusters.
+/// Adds the extents of `range` of a file with these clusters.
 pub fn stored(volume: &Volume, chain: &Chain, range: Range<u64>, extents: &mut Vec<Extent>) {
     let mut at = range.start;
     for (offset, len) in volume.pieces(chain, range.start, range.end - range.start) {

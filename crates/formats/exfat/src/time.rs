@@ -1,29 +1,25 @@
-//! Timestamps: local date and time in steps of two seconds, additional hundredths of a second, and the
-//! offset from UTC in quarters of an hour.
+//! Time stamps: local date and time in steps of two seconds, additional hundredths of a second, and
+//! the offset from UTC in quarters of an hour.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forerun_vfs::{Timestamp, Zone};
 
-/// A moment as an entry keeps it (7.4.8 to 7.4.10).
+/// A time as an entry stores it (7.4.8 to 7.4.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// `Timestamp` field.
     pub word: u32,
-    /// `10msIncrement` field.
     pub hundredths: u8,
-    /// `UtcOffset` field.
     pub offset: u8,
 }
 
-/// `OffsetValid`.
 const OFFSET_VALID: u8 = 0x80;
 const DAY: i64 = 86_400;
 /// 1980-01-01 and the end of 2107-12-31, in seconds of local time.
 const FIRST: i64 = 315_532_800;
 const LAST: i64 = 4_354_819_199;
 
-/// Returns the time of the machine's clock.
+/// Returns the current time.
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = since.unwrap_or_default();
@@ -34,8 +30,8 @@ pub fn now() -> Timestamp {
 }
 
 impl Stamp {
-    /// Returns the moment. If the entry has no offset, the zone is `local`.
-    /// Fields out of range overflow: the 31st of a short month is a day of the next.
+    /// Converts to a time. If the entry has no UTC offset, the zone is `local`. Fields out of range
+    /// overflow: the 31st of a short month is a day of the next.
     pub fn to_timestamp(self, local: &Zone) -> Timestamp {
         let field = |shift: u32, bits: u32| i64::from((self.word >> shift) & ((1 << bits) - 1));
         let days = days_from_civil(
@@ -72,7 +68,7 @@ impl Stamp {
         let local = local.minutes_at(time.seconds);
         let quarter = i8::try_from(local / 15).ok();
         let quarter = quarter.filter(|q| (-64..64).contains(q) && local % 15 == 0);
-        // An offset that the field cannot hold is replaced by UTC (7.4.10.1).
+        // An offset that the field cannot store is replaced by UTC (7.4.10.1).
         let quarter = quarter.unwrap_or(0);
         let wanted = time.seconds.saturating_add(i64::from(quarter) * 900);
         let seconds = wanted.clamp(FIRST, LAST);
@@ -104,7 +100,7 @@ impl Stamp {
     }
 }
 
-/// Returns whether a time, kept in UTC, is in the years 1980 to 2107.
+/// Returns whether a time in UTC is in the years 1980 to 2107.
 #[cfg(feature = "write")]
 pub const fn can_keep(time: Timestamp) -> bool {
     time.seconds >= FIRST && time.seconds <= LAST
@@ -115,7 +111,7 @@ const fn quarters(offset: u8) -> i8 {
     (offset << 1).cast_signed() >> 1
 }
 
-/// Returns the days since 1970-01-01 of a Gregorian date, by years that start in March.
+/// Returns the days from 1970-01-01 to a Gregorian date, counting years from March.
 const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -150,7 +146,7 @@ mod tests {
 
     #[test]
     fn known_moments() {
-        // 2026-11-21 15:25:13 UTC, kept in UTC+05:45 and UTC-08:00.
+        // 2026-11-21 15:25:13 UTC, stored in UTC+05:45 and UTC-08:00.
         for local in [0, 345, -480, 60] {
             let time = at(1_795_274_713, 340_000_000);
             let stamp = Stamp::from_timestamp(time, &Zone::fixed(local));
@@ -179,7 +175,7 @@ mod tests {
             assert_eq!(stamp.to_timestamp(&Zone::default()).seconds, expected);
             assert!(stamp.is_sound());
         }
-        // An offset that is no quarter of an hour is not kept.
+        // An offset that is not a multiple of a quarter hour is not stored.
         assert_eq!(
             Stamp::from_timestamp(at(FIRST, 0), &Zone::fixed(7)).offset,
             0x80

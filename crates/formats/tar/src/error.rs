@@ -1,9 +1,9 @@
-//! The checks an archive can fail, one variant each.
+//! The checks that an archive can fail, one variant each.
 
 use forerun_vfs::{AclError, Corrupt, Error, NameError};
 
-/// A failed check, with the numbers needed to find the bytes. The offset of the header is stored
-/// beside it.
+/// A failed check, with the numbers needed to find the bytes. The error stores the offset of the
+/// header next to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Check {
     #[error("the header stores the checksum {stored}, but its bytes add up to {found}")]
@@ -67,7 +67,7 @@ impl Check {
     }
 }
 
-/// Returns bytes as text for a message, cut to a length that fits into a line.
+/// Returns bytes as text for a message, truncated to fit a line.
 pub fn lossy(bytes: &[u8]) -> String {
     let shown = bytes.get(..256).unwrap_or(bytes);
     String::from_utf8_lossy(shown).into_owned()

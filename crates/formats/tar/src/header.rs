@@ -8,22 +8,23 @@ pub const BLOCK: usize = 512;
 /// The family of formats that a header belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// No magic: names of 100 bytes and nothing behind byte 257.
+    /// No magic number: names of 100 bytes and nothing after byte 257.
     V7,
     /// `ustar` and a NUL: POSIX, with a prefix of the name.
     Ustar,
-    /// `ustar` and spaces: GNU, with a sparse map where the prefix would be.
+    /// `ustar` and spaces: GNU, with a sparse map at the offset of the prefix.
     Gnu,
 }
 
-/// A header block whose checksum is right.
+/// A header block with a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     block: &'a [u8],
     pub family: Family,
 }
 
-/// Returns whether bytes begin with a header by its magic, or by its checksum and contents if it has none.
+/// Returns whether bytes begin with a header: by its magic number, or without one by its checksum
+/// and contents.
 pub fn is_header(bytes: &[u8]) -> bool {
     let block = bytes.get(..BLOCK).unwrap_or(bytes);
     match family(block) {
@@ -52,13 +53,12 @@ fn range(block: &[u8], at: usize, len: usize) -> &[u8] {
     block.get(at..at + len).unwrap_or_default()
 }
 
-/// Returns the bytes before the first NUL.
 pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 impl<'a> Header<'a> {
-    /// Parses a block and verifies its checksum, which old programs summed over signed bytes.
+    /// Parses a block and verifies its checksum, which old programs computed over signed bytes.
     pub fn parse(block: &'a [u8]) -> Result<Self, Check> {
         let stored = number("chksum", range(block, 148, 8))?;
         let (mut unsigned, mut signed) = (0u64, 0i64);
@@ -87,7 +87,7 @@ impl<'a> Header<'a> {
         self.block.get(156).copied().unwrap_or_default()
     }
 
-    /// Returns the name, with the prefix before it where the format has one.
+    /// Returns the name, with its prefix if the format has one.
     pub fn path(&self) -> Vec<u8> {
         let name = until_nul(range(self.block, 0, 100));
         let prefix = match self.family {
@@ -117,7 +117,6 @@ impl<'a> Header<'a> {
         self.word("gid", 116)
     }
 
-    /// Returns a device's major and minor number.
     pub fn device(&self) -> Result<(u32, u32), Check> {
         match self.family {
             Family::V7 => Ok((0, 0)),
@@ -135,12 +134,12 @@ impl<'a> Header<'a> {
         number("mtime", range(self.block, 136, 12))
     }
 
-    /// Returns the length of an old GNU sparse file with its holes.
+    /// Returns the length of an old GNU sparse file including its holes.
     pub fn real_size(&self) -> Result<u64, Check> {
         length("realsize", range(self.block, 483, 12))
     }
 
-    /// Returns the sparse map in an old GNU header, and whether a block with more of it follows.
+    /// Returns the sparse map in an old GNU header, and whether an extension block follows.
     pub fn sparse(&self) -> Result<(Vec<(u64, u64)>, bool), Check> {
         sparse_entries(self.block, 386, 4)
     }
@@ -151,7 +150,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Returns the sparse map in an extension block of an old GNU header, and whether another follows.
+/// Returns the sparse map in an extension block of an old GNU header, and whether another one
+/// follows.
 pub fn sparse_extension(block: &[u8]) -> Result<(Vec<(u64, u64)>, bool), Check> {
     sparse_entries(block, 0, 21)
 }
@@ -204,7 +204,7 @@ fn octal(bytes: &[u8]) -> Option<i64> {
     Some(value)
 }
 
-/// Parses a big-endian number in two's complement, of which the first bit only marks the field.
+/// Parses a big-endian number in two's complement. Its first bit only marks the field as base 256.
 fn base_256(bytes: &[u8]) -> Option<i64> {
     let (&first, rest) = bytes.split_first()?;
     let negative = first & 0x40 != 0;

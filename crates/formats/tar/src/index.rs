@@ -1,4 +1,4 @@
-//! Takes the headers of an archive, in order, and builds the tree.
+//! Builds the tree from the headers of an archive in order.
 
 use forerun_io::{Limits, u64_from};
 use forerun_vfs::{Error, Result};
@@ -7,7 +7,7 @@ use crate::error::{Check, lossy};
 use crate::parser::{Found, Parser};
 use crate::tree::{Builder, Tree};
 
-/// Most warnings that are kept; the others are counted.
+/// Maximum number of warnings that are kept. Further ones are counted.
 const WARNINGS_MAX: usize = 64;
 
 /// The result of one pass over an archive.
@@ -15,27 +15,27 @@ const WARNINGS_MAX: usize = 64;
 pub struct Index {
     pub tree: Tree,
     pub facts: Facts,
-    /// The damage at which a rescue ended the archive.
+    /// The damage at which rescue mode ended the archive.
     pub damage: Option<Error>,
 }
 
-/// The facts of an archive beside its tree.
+/// The facts about an archive in addition to its tree.
 #[derive(Debug, Default)]
 pub struct Facts {
-    /// Bytes of the archive.
+    /// Length of the archive.
     pub len: u64,
     pub label: Vec<u8>,
-    /// Members, those left out too.
+    /// Number of members, including skipped ones.
     pub members: u64,
-    /// Members that are no part of the tree.
+    /// Number of members that the tree lacks.
     pub left_out: u64,
-    /// Deviations that the tree was built in spite of, with the offsets of their headers.
+    /// Tolerated deviations, with the offsets of their headers.
     pub warnings: Vec<(u64, Check)>,
     pub more_warnings: u64,
 }
 
 impl Facts {
-    /// Notes a member that is no part of the tree.
+    /// Records a member that the tree lacks.
     pub fn leave_out(&mut self, at: u64, check: Check) {
         self.left_out += 1;
         self.warn(at, check);
@@ -60,14 +60,14 @@ pub struct Pass {
 /// The state of a pass after some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It needs more of them. A member that begins at `header` reaches to `end`.
+    /// The pass needs more bytes. The member that begins at `header` ends at `end`.
     Open { header: u64, end: u64 },
     /// The archive has ended.
     Ended,
 }
 
 impl Pass {
-    /// Starts a pass. The hard links of a layer may name files of lower ones.
+    /// Starts a pass. The hard links of a layer may name files of lower layers.
     pub fn new(limits: &Limits, is_layer: bool) -> Self {
         Self {
             builder: Builder::new(limits, is_layer),
@@ -81,7 +81,6 @@ impl Pass {
         self.parser.wants()
     }
 
-    /// Returns whether there was any header so far.
     pub const fn has_headers(&self) -> bool {
         self.parser.has_headers()
     }
@@ -94,10 +93,8 @@ impl Pass {
         }
     }
 
-    /// Takes the bytes that [`wants`](Self::wants) named. A member that ends behind `source_len` is cut.
-    ///
-    /// # Errors
-    /// `Corrupt` with the offset of a header, `Unsupported`, `Limit`.
+    /// Takes the bytes that [`wants`](Self::wants) requested. A member that ends after `source_len`
+    /// is truncated.
     pub fn take(&mut self, bytes: &[u8], source_len: u64) -> Result<Progress> {
         let (at, _) = self.wants();
         let mut progress = Progress::Open {
@@ -141,10 +138,8 @@ impl Pass {
         Ok(progress)
     }
 
-    /// Ends the archive where the source ends, after `len` bytes.
-    ///
-    /// # Errors
-    /// `Corrupt` if it cannot end there.
+    /// Ends the archive at the end of the source, after `len` bytes. Fails with `Corrupt` if the
+    /// archive cannot end there.
     pub fn end_of_source(&mut self, len: u64) -> Result<()> {
         let (at, wanted) = self.wants();
         let end = at + u64_from(wanted);

@@ -1,7 +1,7 @@
-//! The parser of an archive as a machine: it says which bytes it needs next, and is fed those.
+//! The parser of an archive as a state machine: it requests bytes, and the caller feeds them.
 //!
-//! The caller decides how it gets there: it skips the data between headers in a file, or reads past it in
-//! a stream. So the machine knows no source.
+//! The caller decides how to reach these bytes: it skips the data between headers in a file, or
+//! reads past it in a stream. So the state machine needs no source.
 
 use forerun_io::{u64_from, usize_from};
 use forerun_vfs::{Device, Error, Extent, FileType, Limits, Result, Timestamp};
@@ -10,9 +10,9 @@ use crate::error::Check;
 use crate::header::{BLOCK, Family, Header, is_header, sparse_extension, until_nul};
 use crate::pax::{Records, Sparse, decimal};
 
-/// Most bytes of extended headers and long names before one file.
+/// Maximum number of bytes of extended headers and long names before one file.
 const EXTENDED_MAX: u64 = 1 << 20;
-/// Zeros after the end of an archive in which a further archive is looked for.
+/// Length of zeros after the end of an archive that are searched for a further archive.
 const ZEROS_MAX: u64 = 1 << 20;
 
 /// The kind of a member of the archive.
@@ -20,11 +20,11 @@ const ZEROS_MAX: u64 = 1 << 20;
 pub enum Kind {
     /// A node of its own.
     Node(FileType),
-    /// A further name of a file before it.
+    /// A further name of an earlier file.
     HardLink,
 }
 
-/// A piece of a sparse file that is stored.
+/// A stored range of a sparse file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Offset in the file.
@@ -37,7 +37,7 @@ pub struct Piece {
 /// A member of the archive.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Offset of its header.
+    /// Offset of the header.
     pub header: u64,
     pub path: Vec<u8>,
     pub link: Vec<u8>,
@@ -50,25 +50,25 @@ pub struct Member {
     pub size: u64,
     /// Offset of the data.
     pub data: u64,
-    /// The stored pieces of a sparse file, in order.
+    /// The stored ranges of a sparse file, in order.
     pub pieces: Option<Vec<Piece>>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why the member is no part of the tree.
+    /// The reason why the tree lacks the member.
     pub left_out: Option<Check>,
-    /// Deviations that the member is kept in spite of.
+    /// Tolerated deviations of the member.
     pub odd: Vec<Check>,
     /// End of the data.
     pub end: u64,
 }
 
-/// A piece of the archive that the machine recognised in the bytes it was fed.
+/// The result of one step of the parser.
 #[derive(Debug)]
 pub enum Found {
     Nothing,
     Member(Box<Member>),
     Label(Vec<u8>),
-    /// The end; all bytes behind it are no part of the archive. Where the archive ends, and whether
-    /// the bytes were something else than zeros.
+    /// The archive ended at `end`; later bytes are not part of it. `trailing` says whether they are
+    /// other than zeros.
     End {
         end: u64,
         trailing: bool,
@@ -83,32 +83,32 @@ enum State {
         kind: u8,
         len: usize,
     },
-    /// Blocks with more of an old GNU sparse map.
+    /// Extension blocks of an old GNU sparse map.
     OldSparse(Box<Draft>),
-    /// Blocks of a sparse map in front of the data.
+    /// Blocks of a sparse map before the data.
     Map(Box<Draft>, MapText),
 }
 
-/// A member whose sparse map is not complete.
+/// A member with an incomplete sparse map.
 #[derive(Debug)]
 struct Draft {
     member: Member,
-    /// Bytes of data in the archive, with the map if it is there.
+    /// Length of the data in the archive, including a map before it.
     stored: u64,
     map: Vec<u64>,
 }
 
-/// The text of a sparse map: numbers, each with a newline.
+/// The text of a sparse map: numbers, each followed by a newline.
 #[derive(Debug, Default)]
 struct MapText {
-    /// Numbers that are still to come; nothing before their count is known.
+    /// Numbers that are still missing; `None` until their count is known.
     left: Option<u64>,
     digits: Vec<u8>,
 }
 
 #[derive(Debug)]
 pub struct Parser {
-    /// Offset of the bytes that are needed next.
+    /// Offset of the next requested bytes.
     at: u64,
     state: State,
     globals: Records,
@@ -119,9 +119,9 @@ pub struct Parser {
     extended: u64,
     /// Blocks of zeros since the last header.
     zeros: u64,
-    /// Whether there was any header.
+    /// At least one header was found.
     has_headers: bool,
-    /// Most numbers of a sparse map.
+    /// Maximum number of numbers of a sparse map.
     map_max: usize,
 }
 
@@ -141,7 +141,8 @@ impl Parser {
         }
     }
 
-    /// Returns the offset and the number of the bytes to feed next. All before them can be skipped.
+    /// Returns the offset and the number of the bytes to feed next. Bytes before them can be
+    /// skipped.
     pub fn wants(&self) -> (u64, usize) {
         match self.state {
             State::Extended { len, .. } => (self.at, len),
@@ -155,15 +156,12 @@ impl Parser {
         (between, self.zeros >= 2)
     }
 
-    /// Returns whether there was any header so far.
     pub const fn has_headers(&self) -> bool {
         self.has_headers
     }
 
-    /// Takes the bytes that [`wants`](Self::wants) named.
-    ///
-    /// # Errors
-    /// `Corrupt` at the offset of the header, `Unsupported` for members of several volumes.
+    /// Consumes the bytes that [`wants`](Self::wants) requested. Members of multi-volume archives
+    /// are `Unsupported`.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Found> {
         let at = self.at;
         match std::mem::replace(&mut self.state, State::Header) {
@@ -183,7 +181,7 @@ impl Parser {
         let at = self.at;
         let next = at + u64_from(BLOCK);
         if block.iter().all(|&byte| byte == 0) {
-            // Extended headers of no file.
+            // These extended headers belong to no file.
             self.forget();
             self.zeros += 1;
             self.at = next;
@@ -199,7 +197,7 @@ impl Parser {
         }
         let header = Header::parse(block).map_err(|check| check.at(at))?;
         if self.zeros >= 2 {
-            // Another archive: global records were those of the one before.
+            // Another archive follows. Global records applied only to the previous one.
             self.globals = Records::default();
         }
         self.zeros = 0;
@@ -234,7 +232,7 @@ impl Parser {
     }
 
     const fn end(&self, trailing: bool) -> Found {
-        // Two blocks of zeros belong to the archive, and those that fill its last record.
+        // Two blocks of zeros and the padding of the last record belong to the archive.
         Found::End {
             end: self.at,
             trailing,
@@ -260,7 +258,7 @@ impl Parser {
                 odd.for_each(|check| self.records.note(check));
             }
             _ => {
-                // It replaces one before it.
+                // A second extended header replaces the first.
                 self.records = Records {
                     odd: std::mem::take(&mut self.records.odd),
                     ..Records::default()
@@ -281,7 +279,8 @@ impl Parser {
             .unwrap_or_else(|| header.path());
         let (kind, mut left_out) = kind_of(header, &path);
         let stored = match (&kind, header.kind()) {
-            // Programs disagree about the size of what has no data; none of them writes data.
+            // Programs disagree about the size field of members without data, but none of them
+            // writes data.
             (Kind::HardLink, _) => 0,
             (Kind::Node(FileType::Regular), _) | (_, b'D') => {
                 stored_len(header, records.size, records.sparse.size)?
@@ -344,7 +343,7 @@ impl Parser {
         }
     }
 
-    /// Finds out how the data of a file is stored.
+    /// Determines how the data of a file is stored.
     fn file(
         &mut self,
         mut draft: Box<Draft>,
@@ -432,7 +431,7 @@ impl Parser {
         Err(Error::limit(forerun_vfs::Bound::WalkMemory, what, limit))
     }
 
-    /// Ends a member: its data begins at `self.at`, and the next header follows that.
+    /// Completes a member. Its data begins at `self.at`, and the next header follows the data.
     fn complete(&mut self, mut draft: Box<Draft>, sparse: bool) -> Result<Found, Check> {
         let size = draft.member.size;
         if size > Extent::LAST {
@@ -451,7 +450,7 @@ impl Parser {
 }
 
 impl MapText {
-    /// Takes a block of the text. Returns nothing if it is no map.
+    /// Parses a block of the text. Returns `None` if it is not a map.
     fn take(&mut self, block: &[u8], map: &mut Vec<u64>) -> Option<()> {
         for &byte in block {
             if self.left == Some(0) {
@@ -482,14 +481,15 @@ fn stored_len(header: &Header<'_>, record: Option<u64>, sparse: Option<u64>) -> 
     let Some(size) = record else {
         return header.size();
     };
-    // bsdtar writes the length of a sparse file as its size, if it is long. The header has the length of the data.
+    // For a long sparse file, bsdtar's size record has the length including holes, and the header
+    // has the length of the data.
     Ok(match header.size() {
         Ok(stored) if sparse == record && stored > 0 => stored,
         _ => size,
     })
 }
 
-/// Returns a value, or notes why there is none.
+/// Returns a value, or records the failed check and returns the default.
 fn or_noted<T: Default>(value: Result<T, Check>, note: impl FnOnce(Check)) -> T {
     value.unwrap_or_else(|check| {
         note(check);
@@ -505,7 +505,7 @@ fn after(at: u64, len: u64) -> Result<u64, Check> {
     end.ok_or(Check::Long { size: len })
 }
 
-/// Checks a sparse map: pieces in order, in the file, and as long as the data.
+/// Checks a sparse map: its ranges must be in order, inside the file, and as long as the data.
 fn pieces(draft: &Draft) -> Result<Vec<Piece>, Check> {
     let mut pieces = Vec::new();
     let (mut end, mut stored) = (0u64, 0u64);
@@ -529,7 +529,7 @@ fn pieces(draft: &Draft) -> Result<Vec<Piece>, Check> {
         end = last;
         stored += len;
     }
-    // Bytes behind the last piece fill a block.
+    // The bytes after the last range only pad it to a block.
     if stored > draft.stored || draft.stored - stored >= u64_from(BLOCK) {
         let (named, stored) = (stored, draft.stored);
         return Err(Check::SparseLen { stored, named });
@@ -537,7 +537,7 @@ fn pieces(draft: &Draft) -> Result<Vec<Piece>, Check> {
     Ok(pieces)
 }
 
-/// Returns the kind of a member, and why such members are left out.
+/// Returns the kind of a member, and the reason if such members are skipped.
 fn kind_of(header: &Header<'_>, path: &[u8]) -> (Kind, Option<Check>) {
     let refused = |what| {
         let kind = char::from(header.kind());
@@ -556,7 +556,7 @@ fn kind_of(header: &Header<'_>, path: &[u8]) -> (Kind, Option<Check>) {
         b'S' if header.family != Family::Gnu => {
             (FileType::Regular, refused("sparse files of star"))
         }
-        // POSIX: what is unknown is a file.
+        // POSIX: an unknown type is a regular file.
         _ => (FileType::Regular, None),
     };
     (Kind::Node(kind), refused)

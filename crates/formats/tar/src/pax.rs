@@ -7,18 +7,20 @@ use forerun_vfs::{ACL_ACCESS, ACL_DEFAULT, AclError, PosixAcl, Timestamp};
 use crate::error::{Check, lossy};
 use crate::header::until_nul;
 
-/// Most extended attributes of a file: each is compared with all others.
+/// Maximum number of extended attributes of a file. The limit bounds the comparison of each with
+/// all others.
 pub const XATTRS_MAX: usize = 1024;
-/// Longest name and value of an extended attribute, as Linux has them (`XATTR_NAME_MAX`, `XATTR_SIZE_MAX`).
+/// Linux's limits on the name and value of an extended attribute (`XATTR_NAME_MAX`,
+/// `XATTR_SIZE_MAX`).
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 65_536;
-/// Most ignored records of a file that are kept for warnings.
+/// Maximum number of ignored records of a file that are kept for warnings.
 const ODD_MAX: usize = 16;
 
-/// How the keys of GNU's sparse files begin.
+/// Prefix of the keys of GNU sparse files.
 const SPARSE: &[u8] = b"GNU.sparse.";
 
-/// The values that an extended header sets for the next file, or for all that follow.
+/// The values that an extended header sets for the next file, or for all later files.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     pub path: Option<Vec<u8>>,
@@ -28,41 +30,41 @@ pub struct Records {
     pub gid: Option<u32>,
     pub mtime: Option<Timestamp>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why the text of an access control list, which would be this attribute, is not among the attributes.
+    /// The attribute name of an access control list that could not be parsed, with the error.
     pub refused_acl: Option<(&'static [u8], AclError)>,
     pub sparse: Sparse,
     /// Records that are ignored.
     pub odd: Vec<Check>,
-    /// A record without which the file is not what it was.
+    /// An invalid record that changes the meaning of the file.
     pub fatal: Option<Check>,
 }
 
-/// The keys of GNU's sparse files.
+/// The keys of GNU sparse files.
 #[derive(Clone, Debug, Default)]
 pub struct Sparse {
     pub major: Option<u64>,
     pub minor: Option<u64>,
-    /// The file's name; the path is a substitute for programs that do not know sparse files.
+    /// The file's name. The path is a substitute for programs without support for sparse files.
     pub name: Option<Vec<u8>>,
     pub size: Option<u64>,
-    /// Offsets and lengths, one after the other.
+    /// Offsets and lengths, alternating.
     pub map: Vec<u64>,
     pub has_map: bool,
 }
 
-/// Returns whether a file can have such an attribute.
+/// Returns whether a file can have this attribute.
 pub fn can_be_xattr(name: &[u8], value: &[u8]) -> bool {
     let has_name = !name.is_empty() && name.len() <= XATTR_NAME_MAX && !name.contains(&0);
     has_name && value.len() <= XATTR_VALUE_MAX
 }
 
 impl Records {
-    /// Adds the records of an extended header. Later records replace earlier ones. Values that are not valid are ignored,
-    /// but for the size: without it, the next header is not found.
+    /// Adds the records of an extended header. Later records replace earlier ones. Invalid values
+    /// are ignored, except the size, without which the next header cannot be found.
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), Check> {
         let mut rest = bytes;
         let mut record = 0;
-        // Zeros behind the last record are padding.
+        // Zeros after the last record are padding.
         while !rest.is_empty() && rest.iter().any(|&byte| byte != 0) {
             let Some((key, value, tail)) = split(rest) else {
                 self.fatal.get_or_insert(Check::Record { record });
@@ -104,7 +106,7 @@ impl Records {
         Ok(())
     }
 
-    /// Sets a standard key. An empty value takes back what was set before.
+    /// Sets a standard key. An empty value removes an earlier one.
     fn standard(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         match key {
             b"path" => self.path = name(value),
@@ -123,8 +125,8 @@ impl Records {
         Some(())
     }
 
-    /// Sets an attribute, the later one of two with a name. Returns nothing if there are too many, or where no file
-    /// can have it.
+    /// Sets an attribute, and replaces an earlier one with the same name. Returns `None` if there
+    /// are too many, or if no file can have the attribute.
     fn xattr(&mut self, name: Vec<u8>, value: Vec<u8>) -> Option<()> {
         if !can_be_xattr(&name, &value) {
             return None;
@@ -137,7 +139,7 @@ impl Records {
         Some(())
     }
 
-    /// Sets the attribute of an access control list, which the record has as text.
+    /// Sets the attribute of an access control list from its text.
     fn acl(&mut self, name: &'static [u8], text: &[u8]) -> Option<()> {
         match PosixAcl::parse(text) {
             Ok(acl) if name == ACL_ACCESS && acl.is_mode() => Some(()),
@@ -156,7 +158,7 @@ impl Records {
         }
     }
 
-    /// Takes the deviations that the file at `path` is kept in spite of.
+    /// Takes the tolerated deviations of the file at `path`.
     pub fn take_odd(&mut self, path: &[u8]) -> Vec<Check> {
         let acl = self.lacking_acl().map(Check::Acl);
         let odd = self.odd.drain(..).chain(acl);
@@ -167,15 +169,16 @@ impl Records {
         .collect()
     }
 
-    /// Returns why the file lacks an access control list. One that is there as an attribute as well is not lacking.
+    /// Returns the reason why the file lacks an access control list. A list that is also present as
+    /// an attribute does not count as lacking.
     fn lacking_acl(&mut self) -> Option<AclError> {
         let (name, error) = self.refused_acl.take()?;
         let is_there = self.xattrs.iter().any(|(other, _)| other == name);
         (!is_there).then_some(error)
     }
 
-    /// Returns these records, with those of `globals` where these say nothing.
-    /// Names, lengths and attributes belong to one file: of a global header they are ignored.
+    /// Returns these records, completed from `globals`. Names, lengths and attributes belong to one
+    /// file and are ignored in a global header.
     pub fn over(mut self, globals: &Self) -> Self {
         self.uid = self.uid.or(globals.uid);
         self.gid = self.gid.or(globals.gid);
@@ -193,7 +196,7 @@ impl Sparse {
             b"GNU.sparse.size" | b"GNU.sparse.realsize" => self.size = Some(decimal(value)?),
             b"GNU.sparse.numblocks" => self.has_map = true,
             b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
-                // Offset and length alternate.
+                // Offset and length must alternate.
                 if self.map.len().is_multiple_of(2) != key.ends_with(b"offset") {
                     return None;
                 }
@@ -223,13 +226,13 @@ fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((record.get(..equals)?, record.get(equals + 1..)?, rest))
 }
 
-/// Returns a path. It ends with the first NUL, as every program has it; an empty one is none.
+/// Returns a path, which ends at the first NUL, like in all programs; `None` if it is empty.
 fn name(value: &[u8]) -> Option<Vec<u8>> {
     let name = until_nul(value);
     (!name.is_empty()).then(|| name.to_vec())
 }
 
-/// Parses a value; an empty one is valid and means that there is none.
+/// Parses a value. An empty one is valid and means `None`.
 fn optional<T>(value: &[u8], parse: fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
     match value {
         [] => Some(None),
@@ -251,7 +254,7 @@ fn word(bytes: &[u8]) -> Option<u32> {
     decimal(bytes)?.try_into().ok()
 }
 
-/// Parses seconds with a sign and a fraction. Digits beyond nanoseconds are dropped.
+/// Parses seconds with an optional sign and fraction. Digits beyond nanoseconds are dropped.
 fn timestamp(bytes: &[u8]) -> Option<Timestamp> {
     let (negative, bytes) = match bytes.strip_prefix(b"-") {
         Some(rest) => (true, rest),
@@ -283,7 +286,7 @@ fn timestamp(bytes: &[u8]) -> Option<Timestamp> {
     })
 }
 
-/// Decodes the name of an attribute as GNU tar writes it: only `=` and `%` are escaped.
+/// Decodes an attribute name from GNU tar, which escapes only `=` and `%`.
 fn keyword_decoded(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = name;

@@ -1,6 +1,6 @@
-//! The tree that an archive unpacks to: members in order, later ones in place of earlier ones.
+//! The tree that an archive unpacks to. Later members replace earlier ones.
 //!
-//! No symbolic link is followed: a member below one is left out.
+//! No symbolic link is followed: a member below one is skipped.
 
 use forerun_io::u64_from;
 use forerun_vfs::{
@@ -12,10 +12,9 @@ use crate::error::{Check, lossy};
 use crate::node::{Extra, Node, directory};
 use crate::parser::{Kind, Member};
 
-/// The tree of an archive.
 pub type Tree = ListedTree<Node>;
 
-/// Visits the hard links to files of other layers: each with the path of its file.
+/// Visits the hard links to files of other layers, each with the path of its file.
 pub fn links_below(tree: &Tree, visit: &mut dyn FnMut(NodeId, &[u8])) {
     for (id, node) in tree.nodes() {
         if let Some(path) = node.extra.as_ref().and_then(|extra| extra.below.as_ref()) {
@@ -37,19 +36,19 @@ pub fn has_acls(tree: &Tree) -> bool {
     names.any(|name| is_acl(name))
 }
 
-/// A tree while members are added.
+/// Builds a tree from members.
 pub struct Builder {
     tree: ListedBuilder<Node>,
-    /// Whether the archive is a layer, whose hard links may name files of lower ones.
+    /// The archive is a layer, whose hard links may name files of lower layers.
     is_layer: bool,
 }
 
 /// The node that a hard link names.
 enum Target {
     File(ListedPlace),
-    /// Nothing in this archive.
+    /// A path that the archive lacks.
     Absent,
-    /// A directory, or no path at all.
+    /// A directory, or an invalid path.
     Other,
 }
 
@@ -61,10 +60,8 @@ impl Builder {
         }
     }
 
-    /// Adds a member. Returns why it was left out, if it was.
-    ///
-    /// # Errors
-    /// `Limit` if the tree would take too much memory, or is too deep.
+    /// Adds a member. Returns the reason if it was skipped. Fails with `Limit` if the tree would
+    /// take too much memory, or is too deep.
     pub fn add(&mut self, mut member: Member) -> Result<Option<Check>> {
         let whole = std::mem::take(&mut member.path);
         let path = lossy(&whole);
@@ -105,7 +102,7 @@ impl Builder {
         };
         let is_dir = member.kind == Kind::Node(FileType::Directory);
         let old = self.tree.child(parent, name);
-        // Programs that unpack a layer remove the directory, and tar does not.
+        // Programs that unpack a layer remove the directory; tar does not.
         if !is_dir && !self.is_layer && old.is_some_and(|old| self.tree.has_children(old)) {
             return Ok(Some(Check::NotEmpty { path }));
         }
@@ -113,7 +110,7 @@ impl Builder {
         Ok(None)
     }
 
-    /// Puts a member at a name. A directory that was there is kept, all else is replaced.
+    /// Puts a member at a name. An existing directory is kept; anything else is replaced.
     fn place(
         &mut self,
         parent: ListedPlace,
@@ -125,14 +122,14 @@ impl Builder {
         let is_dir = member.kind == Kind::Node(FileType::Directory);
         match (old, linked) {
             (Some(old), _) if is_dir && self.tree.is_dir(old) => return self.set(old, member),
-            // A link to itself.
+            // The link names itself.
             (Some(old), Some(linked)) if old == linked => return Ok(()),
             (Some(old), _) => self.remove(old),
             (None, _) => self.tree.reserve(parent)?,
         }
         let place = match linked {
             Some(place) => {
-                // The removal may have taken the file that the link names.
+                // The removal may have removed the file that the link names.
                 match self.tree.get_mut(place).filter(|node| node.nlink > 0) {
                     Some(node) => node.nlink += 1,
                     None => {
@@ -168,7 +165,7 @@ impl Builder {
         })
     }
 
-    /// Removes one name of a node, and all that is below it.
+    /// Removes one name of a node, and everything below it.
     fn remove(&mut self, place: ListedPlace) {
         for gone in self.tree.remove(place) {
             let extra = self.tree.get_mut(gone).and_then(|node| node.extra.take());

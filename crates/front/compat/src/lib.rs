@@ -1,8 +1,9 @@
-//! Names of other programs that forerun answers to, when it is started by a link with that name.
+//! Programs whose names forerun accepts: started through a link with such a name, it behaves like
+//! that program.
 //!
-//! Each program has a file or folder here, which turns its command line into a call of the same functions as
-//! forerun's own commands, and their results into its output and exit codes. An option that is not known is
-//! refused by name. docs/compat.md lists each option and what becomes of it.
+//! Each program has a file or folder here. It converts the program's command line to a call of the
+//! functions behind forerun's own commands, and their results to the program's output and exit
+//! codes. Unknown options are refused by name. docs/compat.md lists each option and its effect.
 
 mod bracket;
 mod called_as;
@@ -43,14 +44,14 @@ pub use commands::{Commands, MountCall, RepairCall, VolumeCall};
 
 /// The command line of a program.
 struct Start<'s> {
-    /// The first word: the program, perhaps with its directory.
+    /// The first argument: the program, with an optional directory.
     name: &'s OsStr,
     words: &'s [OsString],
     commands: &'s Commands,
 }
 
-/// Returns the bounds on an archive: by its length alone, a sparse file of moderate size would be refused, and these
-/// programs have no option for that.
+/// Returns the limits for an archive. The default limits would refuse a sparse file of moderate
+/// size because of its length, and these programs have no option for that.
 fn archive_limits() -> LimitArgs {
     LimitArgs {
         limits: vec![Limit::TotalBytes(4 << 40)],
@@ -69,14 +70,15 @@ fn read_archive(archive: Archive, options: &ImageOptions) -> error::Result<Tree>
     Err(Failure::new(Exit::Source, "left_out", message).of(name))
 }
 
-/// Returns the bounds on an image: these programs have none on the bytes of files, and no option for one.
+/// Returns the limits for an image without bounds on file sizes: these programs have none, and no
+/// option for one.
 fn image_limits() -> LimitArgs {
     LimitArgs {
         limits: vec![Limit::TotalBytes(u64::MAX - 1)],
     }
 }
 
-/// Runs as that program. Returns the exit status.
+/// Runs as a program. Returns the exit status.
 pub fn run(program: Program, argv: &[OsString], commands: &Commands) -> u8 {
     let (name, words) = match argv.split_first() {
         Some((name, words)) => (name.as_os_str(), words),
@@ -133,7 +135,7 @@ pub fn usages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Begins a run that prints nothing of its own.
+/// Begins a run without log output.
 fn begin() -> Context {
     log::init(0, false);
     secrets::warn();
@@ -147,7 +149,7 @@ fn quiet() -> Context {
     })
 }
 
-/// Mounts. Returns the exit status, for which `status` has the program's own number.
+/// Mounts the image. Returns the exit status; `status` converts it to the program's own number.
 fn mount(
     commands: &Commands,
     call: &MountCall,
@@ -166,32 +168,33 @@ fn mount(
     });
     let exit = context.finish_remotes(exit);
     if is_in_background {
-        // The process that waits for this one translates it.
+        // The parent, which waits for this process, translates it.
         return exit.code();
     }
     status(exit)
 }
 
-/// Sets the name that the list of processes shows, where scripts look for the program.
+/// Sets the process name, by which scripts find the program.
 fn name_process(name: &OsStr) {
     let name = Path::new(name).file_name().unwrap_or(name);
     if let Ok(name) = CString::new(name.as_bytes()) {
-        // The list shows 15 bytes; without a name it shows forerun's.
+        // Process lists show 15 bytes. If this fails, they show forerun's name.
         let _stays = rustix::thread::set_name(&name);
     }
 }
 
-/// Prints lines to standard error. What would change the terminal is escaped, but for tabs.
+/// Prints lines to standard error. Escapes terminal control characters, except tabs.
 fn complain(lines: &str) {
     for line in lines.split('\n') {
         let parts: Vec<_> = line.split('\t').map(escape::printable).collect();
         let line = parts.join("\t");
-        // Without a standard error nothing can be reported.
+        // Without standard error, nothing can be reported.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
-/// Reads a list of paths, one on a line; lines that begin with # are comments. The error is a message.
+/// Reads a list of paths, one per line. Lines that begin with # are comments. The error is a
+/// message.
 fn path_list(file: &OsStr, kind: &str) -> Result<Vec<Vec<u8>>, String> {
     let text = std::fs::read(file).map_err(|error| {
         let (name, why) = (file.to_string_lossy(), reason(&error));
@@ -204,7 +207,7 @@ fn path_list(file: &OsStr, kind: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(lines.map(<[u8]>::to_vec).collect())
 }
 
-/// Returns what failed and where, in one line.
+/// Returns subject and message of a failure in one line.
 fn in_one_line(failure: &Failure) -> String {
     let subject = failure.subject.iter().map(|subject| format!("{subject}: "));
     let path = failure.path.as_deref().map(escape::escape);
@@ -218,7 +221,8 @@ mod tests {
     use super::*;
     use options::Opt;
 
-    /// Checks that docs/compat.md has each name of a table in the section with this title, and the table each name once.
+    /// Checks that docs/compat.md lists each name of a table in the section with this title, and
+    /// that the table has each name once.
     fn check<C>(title: &str, tables: &[&[Opt<C>]]) {
         let text = include_str!("../../../../docs/compat.md");
         let (_, text) = text.split_once(&format!("\n## {title}")).unwrap();

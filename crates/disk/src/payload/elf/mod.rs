@@ -1,9 +1,9 @@
-//! Finds the end of an ELF executable, which is where an appended image starts.
+//! Finds the end of an ELF executable, where an appended image starts.
 //!
-//! AppImages of type 2 are such files with `AI` and 2 in unused bytes of their identification. The
-//! linker puts the table of sections last, so the end of the table is the end of the linked file,
-//! which AppImages use. Tools that strip or patch executables leave other ends behind, so the end
-//! of the last section and segment is considered too.
+//! Type 2 AppImages are such files, with `AI` and 2 in unused bytes of their identification. The
+//! linker puts the section table last, so the end of the table is the end of the linked file, which
+//! AppImages use. Tools that strip or patch executables leave other ends, so the end of the last
+//! section and segment is considered too.
 
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::Result;
@@ -15,7 +15,7 @@ use crate::Container;
 /// Type of a section without bytes in the file.
 const SHT_NOBITS: u64 = 8;
 
-/// The kind of program that the first bytes announce.
+/// The kind of program in the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     Other,
@@ -24,7 +24,7 @@ pub enum ProgramKind {
     AppImage2,
 }
 
-/// Determines the kind by magic numbers only.
+/// Determines the kind from magic numbers only.
 pub fn kind(head: &[u8]) -> ProgramKind {
     if !head.starts_with(b"\x7fELF") {
         return ProgramKind::Other;
@@ -36,13 +36,13 @@ pub fn kind(head: &[u8]) -> ProgramKind {
     }
 }
 
-/// Returns the places after the executable, the likeliest first.
+/// Returns the possible offsets after the executable, the likeliest first.
 pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<Payload>> {
     let len = file.len();
     let elf = Header::parse(head, len).map_err(|check| corrupt("ELF", 0, check))?;
     let mut last = u64_from(elf.layout.header());
     for table in [&elf.sections, &elf.segments] {
-        // At most 65,535 entries of 64 bytes, and inside the file.
+        // At most 65,535 entries of 64 bytes, inside the file.
         let bytes = read(file, table.offset, usize_from(table.len()))?;
         for entry in bytes.chunks_exact(table.entry) {
             let (offset, size) = table.place(elf.layout, entry);
@@ -57,7 +57,7 @@ pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<
     };
     let mut places = vec![first, last];
     places.dedup();
-    // A file that ends there has no appended image.
+    // If the file ends there, nothing is appended.
     places.retain(|&offset| offset < len);
     Ok(places
         .into_iter()
@@ -69,13 +69,13 @@ pub fn find(file: &dyn ReadAt, head: &[u8], container: Container) -> Result<Vec<
         .collect())
 }
 
-/// Returns the offset after the table of sections, where the image of an AppImage begins.
+/// Returns the offset after the section table, where the image of an AppImage begins.
 pub fn end(file: &dyn ReadAt, head: &[u8]) -> Result<Option<u64>> {
     let elf = Header::parse(head, file.len()).map_err(|check| corrupt("ELF", 0, check))?;
     Ok((elf.sections.count > 0).then(|| elf.sections.end()))
 }
 
-/// Class and byte order: where fields are and how they are read.
+/// Class and byte order, which determine the offsets and the decoding of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     wide: bool,
@@ -98,7 +98,7 @@ impl Layout {
         }
     }
 
-    /// Reads a field as wide as an address, at the offset for the class.
+    /// Reads a field of address width at the offset for the class.
     fn address(self, bytes: &[u8], narrow: usize, wide: usize) -> u64 {
         if self.wide {
             self.number(bytes, wide, 8)
@@ -108,7 +108,7 @@ impl Layout {
     }
 }
 
-/// A table of the header. It lies in the file.
+/// A table of the header. It lies inside the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HeaderTable {
     what: &'static str,
@@ -126,7 +126,7 @@ impl HeaderTable {
         self.offset + self.len()
     }
 
-    /// Returns offset and size of the section or segment of an entry, in the file.
+    /// Returns offset and size of an entry's section or segment in the file.
     fn place(&self, layout: Layout, entry: &[u8]) -> (u64, u64) {
         if self.what == SEGMENT {
             (layout.address(entry, 4, 8), layout.address(entry, 16, 32))
@@ -187,8 +187,8 @@ impl Header {
     }
 }
 
-/// Checks that a table's entries have the expected size and that it lies in the file. An empty
-/// table gets offset 0.
+/// Checks that the entries of a table have the expected size, and that it lies inside the file. An
+/// empty table gets offset 0.
 fn checked(
     table: HeaderTable,
     name: &'static str,
@@ -210,7 +210,7 @@ fn checked(
     Ok(table)
 }
 
-/// Returns the end of a range, which must lie in the file.
+/// Returns the end of a range; fails if the range is not inside the file.
 fn inside(what: &'static str, offset: u64, size: u64, len: u64) -> Result<u64, Check> {
     let end = offset.checked_add(size).filter(|&end| end <= len);
     end.ok_or(Check::Outside {

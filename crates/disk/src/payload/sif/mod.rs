@@ -1,7 +1,8 @@
-//! SIF, the Singularity Image Format: a header, a table of descriptors, the objects they describe.
+//! SIF, the Singularity Image Format: a header, a table of descriptors, and the objects that they
+//! describe.
 //!
-//! Read are the partitions, and the index and blobs of a container image (OCI-SIF). All numbers are
-//! little-endian, and nothing is padded.
+//! The reader uses the partitions, and the index and blobs of a container image (OCI-SIF). All
+//! numbers are little-endian, and nothing is padded.
 
 mod write;
 
@@ -14,40 +15,40 @@ use crate::Container;
 
 pub use write::{NewSif, ZERO_TIME, architectures};
 
-/// After the launch script, which takes 32 bytes.
+/// Follows the launch script of 32 bytes.
 const MAGIC: &[u8; 10] = b"SIF_MAGIC\0";
 const MAGIC_AT: usize = 32;
 const VERSION_AT: usize = 42;
 const VERSION: &[u8; 3] = b"01\0";
-/// Place of the architecture of the primary partition.
+/// Offset of the architecture of the primary partition.
 const ARCH_AT: usize = 45;
-/// The architecture of a file without a primary partition.
+/// The architecture in a file without a primary partition.
 const NO_ARCH: &[u8; 3] = b"00\0";
-/// Bytes of the header.
+/// Length of the header.
 const HEADER: usize = 128;
-/// Bytes of a descriptor.
+/// Length of a descriptor.
 const DESCRIPTOR: usize = 585;
-/// Descriptors read at once.
+/// Descriptors per read.
 const STEP: u64 = 64;
-/// Most descriptors of a file. Files are made with room for 48.
+/// Maximum number of descriptors of a file. Tools create files with space for 48.
 const MAX_DESCRIPTORS: u64 = 65_536;
 
-/// Type of a descriptor of a partition.
+/// Type of a partition's descriptor.
 const PARTITION: u32 = 0x4004;
-/// Type of the descriptor of the index of a container image.
+/// Type of the descriptor of a container image's index.
 const ROOT_INDEX: u32 = 0x400A;
-/// Type of the descriptor of a blob of a container image.
+/// Type of the descriptor of a container image's blob.
 const BLOB: u32 = 0x400B;
 /// Type of the partition with the root filesystem.
 const PRIMARY_SYSTEM: u32 = 2;
 /// Type of a partition with changes of the root filesystem.
 const OVERLAY: u32 = 4;
-/// Place of what a descriptor says of its kind of object.
+/// Offset of the descriptor's fields for its kind of object.
 const EXTRA: usize = 201;
-/// Bytes of a digest: the name of SHA-256 and the digits.
+/// Length of a digest: the name of SHA-256 and the digits.
 const DIGEST: usize = 71;
 
-/// Checks the magic only.
+/// Checks only the magic number.
 #[must_use]
 pub fn is_sif(head: &[u8]) -> bool {
     head.get(MAGIC_AT..)
@@ -73,7 +74,8 @@ pub struct Sif {
     blobs: Vec<(String, Place)>,
 }
 
-/// A part of a SIF file, and the place of its descriptor. The part may lie outside of the file.
+/// An object of a SIF file, and the offset of its descriptor. The object may lie outside of the
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     offset: u64,
@@ -84,7 +86,7 @@ struct Place {
 /// A partition with changes of the root filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SifOverlay {
-    /// The number of the object.
+    /// Number of the object.
     pub id: u32,
     pub offset: u64,
     pub size: u64,
@@ -117,7 +119,7 @@ impl Sif {
         let mut at = 0;
         while at < table.count {
             let count = STEP.min(table.count - at);
-            // No overflow: the table lies in the file.
+            // No overflow: the table lies inside the file.
             let offset = table.offset + at * u64_from(DESCRIPTOR);
             let bytes = read(file, offset, usize_from(count) * DESCRIPTOR)?;
             for (bytes, index) in bytes.chunks_exact(DESCRIPTOR).zip(at..) {
@@ -128,7 +130,7 @@ impl Sif {
         Ok(sif)
     }
 
-    /// Adds the object that `bytes` describe, if it is of a kind that is read.
+    /// Adds the object of a descriptor, if the reader uses its kind.
     fn add(&mut self, bytes: &[u8], descriptor: u64) -> Result<()> {
         let is_used = bytes.get(4).is_some_and(|&used| used != 0);
         if !is_used {
@@ -153,7 +155,7 @@ impl Sif {
             ROOT_INDEX => self.index = Some(place),
             BLOB => {
                 let digest = bytes.get(EXTRA..EXTRA + DIGEST).unwrap_or_default();
-                // Blobs are found by their digests. One with another digest is never asked for.
+                // Blobs are looked up by digest, so one with another kind of digest is never used.
                 if let Ok(digest) = std::str::from_utf8(digest) {
                     self.blobs.push((digest.to_string(), place));
                 }
@@ -163,16 +165,14 @@ impl Sif {
         Ok(())
     }
 
-    /// Returns whether it holds a container image.
+    /// Returns whether the file contains a container image.
     #[must_use]
     pub const fn is_container_image(&self) -> bool {
         self.index.is_some()
     }
 
-    /// Returns offset and size of the index of the container image.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] if it lies outside of the file.
+    /// Returns offset and size of the index of the container image. Fails with [`Error::Corrupt`]
+    /// if it lies outside of the file.
     pub fn index(&self) -> Result<Option<(u64, u64)>> {
         let place = self.index.as_ref();
         place.map(|place| self.part("the index", place)).transpose()
@@ -256,7 +256,7 @@ impl Sif {
     }
 }
 
-/// The place of the descriptors, which lie in the file.
+/// The location of the descriptors, inside the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DescriptorTable {
     offset: u64,
@@ -293,7 +293,7 @@ impl DescriptorTable {
     }
 }
 
-/// A partition, as its descriptor describes it.
+/// A partition from its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Partition {
     place: Place,
@@ -308,7 +308,7 @@ impl Partition {
         self.kind == PRIMARY_SYSTEM
     }
 
-    /// Returns the number of its group. The upper four bits mark groups.
+    /// Returns the number of the partition's group. The upper four bits mark group numbers.
     const fn group_number(&self) -> u32 {
         self.group & 0x0fff_ffff
     }
@@ -329,7 +329,7 @@ impl Partition {
             )))
         };
         match self.filesystem {
-            // SquashFS, or raw: any format.
+            // SquashFS, or raw, which means any format.
             1 | 4 => Ok(Payload {
                 container: Container::Sif,
                 offset,
@@ -344,7 +344,7 @@ impl Partition {
 }
 
 fn inside(what: &'static str, offset: u64, size: u64, len: u64, at: u64) -> Result<()> {
-    // Numbers are signed in the format; negative ones are past any end.
+    // Numbers are signed in the format. Negative ones exceed every file length.
     match offset.checked_add(size) {
         Some(end) if end <= len => Ok(()),
         _ => {
@@ -359,7 +359,7 @@ fn inside(what: &'static str, offset: u64, size: u64, len: u64, at: u64) -> Resu
     }
 }
 
-/// Reads a 64-bit number; 0 if the bytes are missing, which callers rule out.
+/// Reads a 64-bit number; 0 if bytes are missing, which callers exclude.
 fn word(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(|rest| rest.first_chunk());
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))

@@ -1,4 +1,4 @@
-//! SIF files made by hand and damaged.
+//! Constructed and damaged SIF files.
 #![allow(clippy::as_conversions)]
 
 use forerun_io::MemorySource;
@@ -14,7 +14,7 @@ use forerun_vfs::Result;
 const TABLE: usize = 4096;
 const LEN: usize = 70_000;
 
-/// Type, filesystem, kind, offset and size of the object of a descriptor.
+/// Type, filesystem, kind, offset and size of a descriptor's object.
 type Object = (u32, u32, u32, u64, u64);
 
 const SYSTEM: Object = (PARTITION, 1, PRIMARY_SYSTEM, 40_960, 20_480);
@@ -65,7 +65,7 @@ fn the_partition_with_the_root_filesystem() {
     ] {
         assert_eq!(found(sif(objects)), expected, "{objects:?}");
     }
-    // More descriptors than one read takes.
+    // More descriptors than one read fetches.
     let mut many = sif(&[]);
     many[88..96].copy_from_slice(&100_u64.to_le_bytes());
     many[104..112].copy_from_slice(&58_500_u64.to_le_bytes());
@@ -93,7 +93,7 @@ fn overlays_belong_to_the_root_and_the_first_is_the_uppermost() {
         let offsets: Vec<u64> = overlays.iter().map(|it| it.offset).collect();
         assert_eq!(offsets, expected, "{objects:?}");
     }
-    // Another group is that of another partition.
+    // An overlay of another group belongs to another partition.
     let group = |of_overlay: u32| {
         let mut bytes = sif(&[SYSTEM, OVERLAY]);
         for (n, group) in [(1, 1), (3, of_overlay)] {
@@ -110,7 +110,7 @@ fn overlays_belong_to_the_root_and_the_first_is_the_uppermost() {
     assert!(error.contains("the overlay partition lies at"), "{error}");
 }
 
-/// Creates a file with an index and a blob of this digest.
+/// Creates a file with an index and a blob with this digest.
 fn container_image(digest: &str, blob: (u64, u64)) -> Vec<u8> {
     let mut bytes = sif(&[(ROOT_INDEX, 0, 0, 40_000, 10), (BLOB, 0, 0, blob.0, blob.1)]);
     let at = TABLE + 3 * DESCRIPTOR + EXTRA;

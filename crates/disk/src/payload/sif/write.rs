@@ -1,4 +1,4 @@
-//! A SIF file with one partition: what lies before the image.
+//! Encodes a SIF file with one partition: the bytes before the image.
 
 use forerun_io::u64_from;
 
@@ -7,21 +7,21 @@ use super::{
 };
 
 const LAUNCH: &[u8] = b"#!/usr/bin/env run-singularity\n";
-/// Room for descriptors, as other programs make it: they add signatures.
+/// Number of descriptors to reserve. Other programs add signatures in the free ones.
 const DESCRIPTORS: usize = 48;
 const TABLE: usize = 4096;
 const DATA: usize = TABLE + DESCRIPTORS * DESCRIPTOR;
-/// Partitions begin at multiples of this.
+/// Alignment of partitions.
 const ALIGN: usize = 4096;
 const DEFINITION: u32 = 0x4001;
 const SQUASHFS: u32 = 1;
 /// The first group of objects.
 const GROUP: u32 = 0xf000_0001;
 
-/// The time of a file that is to be reproducible: the first second of the year 1.
+/// The time in reproducible files: the first second of the year 1.
 pub const ZERO_TIME: i64 = -62_135_596_800;
 
-/// The names of Go for architectures, and their numbers in a SIF file.
+/// Go's names of architectures, and their numbers in a SIF file.
 const ARCHITECTURES: [(&str, &[u8; 3]); 13] = [
     ("386", b"01\0"),
     ("amd64", b"02\0"),
@@ -38,12 +38,12 @@ const ARCHITECTURES: [(&str, &[u8; 3]); 13] = [
     ("loong64", b"13\0"),
 ];
 
-/// Returns the names of the architectures that a SIF file can be of.
+/// Returns the names of the architectures that a SIF file can have.
 pub fn architectures() -> impl Iterator<Item = &'static str> {
     ARCHITECTURES.iter().map(|(name, _)| *name)
 }
 
-/// A SIF file to be made of a SquashFS image, which is the primary partition.
+/// A new SIF file with a SquashFS image as its primary partition.
 #[derive(Clone, Debug)]
 pub struct NewSif {
     definition: Option<Vec<u8>>,
@@ -65,7 +65,7 @@ impl NewSif {
         })
     }
 
-    /// Returns the bytes before the image. Their number does not depend on `image_len`.
+    /// Returns the bytes before the image. Their length does not depend on `image_len`.
     #[must_use]
     pub fn front(&self, image_len: u64) -> Vec<u8> {
         let definition = self.definition.as_deref().unwrap_or_default();
@@ -100,7 +100,7 @@ impl NewSif {
             u64_from(DATA),
             u64_from(definition.len()) + padded,
         ];
-        // The identifier before the times stays 0, like that of any file made to be reproducible.
+        // The identifier before the times stays 0, as in other reproducible files.
         let times = [self.time; 2].map(i64::to_le_bytes);
         let numbers = numbers.map(u64::to_le_bytes);
         let fields = times.as_flattened().iter().chain(numbers.as_flattened());

@@ -1,9 +1,8 @@
-//! Adds new objects: written under a temporary name, flushed to the disk, then renamed.
+//! Adds new objects: writes them under a temporary name, syncs, then renames them.
 //!
-//! A name appears only after its bytes are on the disk. To flush many objects together, objects are
-//! collected, the file system is synchronized, and then they get their names. An existing object of
-//! the right length is left as it is: another image may have it mapped, and the kernel may protect
-//! it.
+//! A name appears only after its bytes are on the disk. To sync many objects at once, the writer
+//! collects objects, syncs the filesystem, and then renames them. An existing object of the right
+//! length stays unchanged, because another image may have it mapped, and the kernel may protect it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,12 +18,11 @@ use super::{ObjectStore, TEMPORARY};
 use crate::digest::Digest;
 use crate::verity::VerityHasher;
 
-/// Most objects that get their names together.
+/// Maximum number of objects that are renamed together.
 const BATCH: usize = 2048;
-/// Most bytes of these objects: the amount that the disk has to write at once.
+/// Maximum number of bytes of these objects, which the disk must write at once.
 const BATCH_BYTES: u64 = 256 << 20;
 
-/// Bytes copied at a time.
 const CHUNK: usize = 256 << 10;
 
 /// Number of the next temporary file, for all stores of this process.
@@ -33,18 +31,18 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// The source of the bytes of a new object.
 pub enum Source<'s> {
     Bytes(&'s [u8]),
-    /// A file of the host. Its blocks are shared if the file system supports that.
+    /// A file of the host. Its blocks are shared if the filesystem supports that.
     File {
         file: &'s File,
-        /// Whether it may become an object itself, by a hard link. A later change of the file
+        /// The file may become an object through a hard link. A later change of the file then
         /// changes the object.
         link: bool,
     },
     Stream(Box<dyn Read + Send + 's>),
 }
 
-/// Objects that are being added to a store. [`finish`](Self::finish) gives the last of them their
-/// names; if it is dropped without that, they vanish.
+/// Objects that are being added to a store. [`finish`](Self::finish) renames the last of them. If
+/// it is dropped without that, these are removed.
 pub struct Additions<'s> {
     store: &'s ObjectStore,
     pending: Mutex<Pending>,
@@ -59,7 +57,6 @@ struct Pending {
 }
 
 impl<'s> Additions<'s> {
-    /// Starts without any objects.
     #[must_use]
     pub fn new(store: &'s ObjectStore) -> Self {
         Self {
@@ -68,11 +65,9 @@ impl<'s> Additions<'s> {
         }
     }
 
-    /// Adds an object unless the store has it. Returns whether it was added.
-    ///
-    /// # Errors
-    /// The errors of writing, and [`ErrorKind::InvalidData`] if the bytes have another digest
-    /// than `digest`: they have changed since it was computed.
+    /// Adds an object unless the store has it. Returns whether it was added. Fails with
+    /// [`ErrorKind::InvalidData`] if the bytes do not match `digest`, because they have changed
+    /// since it was computed.
     pub fn add(&self, digest: &Digest, len: u64, source: Source<'_>) -> io::Result<bool> {
         if !self.lock().claimed.insert(*digest) {
             return Ok(false);
@@ -109,10 +104,7 @@ impl<'s> Additions<'s> {
         Ok(true)
     }
 
-    /// Gives all objects their names, and waits until the names are on the disk.
-    ///
-    /// # Errors
-    /// The errors of the system.
+    /// Renames all objects, and waits until the names are on the disk.
     pub fn finish(self) -> io::Result<()> {
         let mut pending = self.lock();
         self.name_all(&mut pending)?;
@@ -143,7 +135,7 @@ impl<'s> Additions<'s> {
             rustix::fs::renameat_with(dir, temporary, dir, &*path, RenameFlags::NOREPLACE);
         match renamed.map_err(|error| (error.kind(), error)) {
             Ok(()) => return Ok(()),
-            // Another writer was faster, or the object is a truncated one.
+            // Another writer was faster, or the existing object is truncated.
             Err((ErrorKind::AlreadyExists, _)) => {
                 let old = self.store.object_len(digest)?;
                 let new = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -151,7 +143,7 @@ impl<'s> Additions<'s> {
                     return Ok(rustix::fs::unlinkat(dir, temporary, AtFlags::empty())?);
                 }
             }
-            // A file system that supports no flags.
+            // The filesystem does not support the rename flags.
             Err((ErrorKind::InvalidInput | ErrorKind::Unsupported, _)) => {}
             Err((_, error)) => return Err(error.into()),
         }
@@ -172,7 +164,7 @@ impl Drop for Additions<'_> {
     }
 }
 
-/// A file with a temporary name, removed when dropped unless it is kept.
+/// A file with a temporary name. It is removed on drop unless it is kept.
 struct Temporary<'s> {
     store: &'s ObjectStore,
     name: Option<String>,
@@ -203,19 +195,19 @@ impl<'s> Temporary<'s> {
                         file: Unnamed(File::from(file)),
                     });
                 }
-                // Left behind by a process with the same number.
+                // A file of an earlier process with the same process id.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Returns the name, and no longer removes the file.
+    /// Returns the name, and keeps the file.
     fn keep(mut self) -> String {
         self.name.take().unwrap_or_default()
     }
 
-    /// Makes this file a copy of `file`, by a link, by shared blocks or by copying the bytes.
+    /// Makes this file a copy of `file`: by a link, by shared blocks, or by copying the bytes.
     fn take(mut self, file: &File, digest: &Digest, link: bool) -> io::Result<String> {
         if link && self.link(file, digest)? {
             return Ok(self.keep());
@@ -272,7 +264,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Reads a file from its start, whatever its cursor.
+/// Reads a file from its start, independent of its cursor.
 struct Positioned<'f> {
     file: &'f File,
     at: u64,

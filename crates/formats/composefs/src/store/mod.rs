@@ -1,8 +1,8 @@
 //! A directory of objects: files named by their fs-verity digests, as `ab/cdef...`.
 //!
 //! All names are looked up from one directory descriptor. The kernel keeps lookups beneath it, and
-//! follows no symbolic link. An object's name is not trusted to match its contents: readers that
-//! need that compute the digest.
+//! follows no symbolic link. The name of an object is not proof of its contents: readers that need
+//! proof compute the digest.
 
 mod add;
 
@@ -21,7 +21,7 @@ use crate::digest::Digest;
 /// Prefix and suffix of the name of a file that is being written.
 const TEMPORARY: (&str, &str) = (".forerun-", ".tmp");
 
-/// The entries of a repository of composefs-rs or bootc beside its directory of objects.
+/// The other entries of a composefs-rs or bootc repository, next to its directory of objects.
 const REPOSITORY: [&str; 3] = ["meta.json", "images", "streams"];
 
 #[derive(Debug)]
@@ -34,13 +34,12 @@ pub struct ObjectStore {
 pub enum Stored {
     Object {
         digest: Digest,
-        /// Its length in bytes.
         len: u64,
         file: (u64, u64),
-        /// Bytes that it takes on the disk.
+        /// Bytes that the file occupies on the disk.
         disk: u64,
     },
-    /// A temporary file: left behind by a writer that was stopped, or being written now.
+    /// A temporary file of an active or an interrupted writer.
     Temporary {
         name: String,
         /// Last modification, in seconds since the epoch.
@@ -49,21 +48,14 @@ pub enum Stored {
 }
 
 impl ObjectStore {
-    /// Opens the store at `path`.
-    ///
-    /// # Errors
-    /// The errors of `open`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(Self { dir })
     }
 
-    /// Returns the name of an entry in or beside the directory that makes it part of a repository whose
-    /// images and streams are objects as well, or nothing.
-    ///
-    /// # Errors
-    /// The errors of the system.
+    /// Returns the name of an entry in or next to the directory that marks a repository in which
+    /// images and streams are objects too; `None` for a plain store.
     pub fn repository(&self) -> io::Result<Option<&'static str>> {
         for dir in [".", ".."] {
             for name in REPOSITORY {
@@ -78,30 +70,21 @@ impl ObjectStore {
         Ok(None)
     }
 
-    /// Opens the store at `path`, and creates the directory if there is none.
-    ///
-    /// # Errors
-    /// The errors of [`open`](Self::open), and of creating the directory.
+    /// Opens the store at `path`, and creates the directory if it is missing.
     pub fn create(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
         Self::open(path)
     }
 
-    /// Opens an object for reading.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::NotFound`] if there is none, the errors of `openat2`, and
-    /// [`io::ErrorKind::InvalidInput`] if it is not a regular file.
+    /// Opens an object for reading. Fails with [`io::ErrorKind::InvalidInput`] if it is not a
+    /// regular file.
     pub fn open_object(&self, digest: &Digest) -> io::Result<File> {
         self.open_path(digest.object_path().as_bytes())
     }
 
-    /// Opens a file below the directory as [`open_object`](Self::open_object) does.
-    ///
-    /// # Errors
-    /// The errors of [`open_object`](Self::open_object).
+    /// Like [`open_object`](Self::open_object), for any path below the directory.
     pub fn open_path(&self, path: &[u8]) -> io::Result<File> {
-        // So as not to hang on a pipe in an object's place.
+        // A pipe with the name of an object must not block the reader.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(self.open_at(path, flags)?);
         if !file.metadata()?.is_file() {
@@ -111,18 +94,12 @@ impl ObjectStore {
         Ok(file)
     }
 
-    /// Returns the length of an object in bytes, or nothing if there is no such object.
-    ///
-    /// # Errors
-    /// The errors of the system, except that there is none.
+    /// Returns the length of an object in bytes, or `None` if it does not exist.
     pub fn object_len(&self, digest: &Digest) -> io::Result<Option<u64>> {
         self.len_of(digest.object_path().as_bytes())
     }
 
-    /// Returns the length of a file below the directory as [`object_len`](Self::object_len) does.
-    ///
-    /// # Errors
-    /// The errors of [`object_len`](Self::object_len).
+    /// Like [`object_len`](Self::object_len), for any path below the directory.
     pub fn len_of(&self, path: &[u8]) -> io::Result<Option<u64>> {
         match self.open_at(path, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW) {
             Ok(file) => {
@@ -136,10 +113,6 @@ impl ObjectStore {
         }
     }
 
-    /// Removes an object.
-    ///
-    /// # Errors
-    /// The errors of the system.
     pub fn remove(&self, digest: &Digest) -> io::Result<()> {
         let path = digest.object_path();
         let (shelf, name) = path.split_at(2);
@@ -151,11 +124,7 @@ impl ObjectStore {
         )?)
     }
 
-    /// Removes a temporary file.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a name that no temporary file has, and the errors of the
-    /// system.
+    /// Removes a temporary file. Fails with [`io::ErrorKind::InvalidInput`] for any other name.
     pub fn remove_temporary(&self, name: &str) -> io::Result<()> {
         if !is_temporary(name) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -163,10 +132,7 @@ impl ObjectStore {
         Ok(rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())?)
     }
 
-    /// Visits the objects and temporary files of the store, in no order. Other names are left out.
-    ///
-    /// # Errors
-    /// The errors of reading the directories.
+    /// Visits the objects and temporary files of the store, in no order. Skips other names.
     pub fn list(&self, visit: &mut dyn FnMut(Stored)) -> io::Result<()> {
         for entry in Dir::read_from(&self.dir)? {
             let entry = entry?;
@@ -189,7 +155,7 @@ impl ObjectStore {
     fn list_shelf(&self, shelf: &str, visit: &mut dyn FnMut(Stored)) -> io::Result<()> {
         let dir = match self.shelf(shelf) {
             Ok(dir) => dir,
-            // A file, or a link, with a name of two letters: not ours.
+            // A foreign file or link whose name has two letters.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -213,7 +179,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Opens one of the 256 directories that hold objects.
+    /// Opens one of the 256 directories that contain objects.
     fn shelf(&self, name: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         self.open_at(name.as_bytes(), flags)
@@ -233,7 +199,7 @@ impl ObjectStore {
     }
 }
 
-/// Returns whether a name is two digits of a digest.
+/// Returns whether a name is two hexadecimal digits.
 fn is_shelf(name: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     name.len() == 2 && name.bytes().all(digit)

@@ -1,24 +1,23 @@
-//! Directories and other contents that the image itself holds: full blocks, and a tail that lies
-//! behind its inode if it is short.
+//! Encodes contents that the image itself stores: full blocks, and a short tail that follows its
+//! inode.
 
 use super::flat::{Entry, Flat, FlatTree, NodeBody};
 use crate::ondisk::kind;
 use crate::verity::BLOCK;
 
-/// Bytes of an entry without its name.
+/// Length of a directory entry without its name.
 const DIRENT: usize = 12;
 
-/// Longest tail that lies behind its inode.
+/// Longest tail that follows its inode.
 const TAIL: usize = BLOCK / 2;
 
-/// log2 of the largest chunk, in blocks: chunks make up the hole that stands for an object's
-/// contents.
+/// log2 of the largest chunk in blocks. Chunks form the hole that replaces an object's contents.
 const CHUNK_BITS_MAX: u32 = 31;
 
-/// Inodes start at multiples of this.
+/// Unit of inode offsets.
 pub const SLOT: usize = 32;
 
-/// A hole, where the address of a chunk would be.
+/// Marks a hole in place of a chunk's address.
 const NO_BLOCK: [u8; 4] = [0xff; 4];
 
 /// How an inode stores its contents.
@@ -30,7 +29,6 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Returns the number in the inode.
     pub const fn number(self) -> u16 {
         match self {
             Self::Plain => 0,
@@ -46,14 +44,14 @@ pub struct Shape {
     pub layout: Layout,
     /// The size field of the inode.
     pub size: u64,
-    /// Bytes behind the inode.
+    /// Number of bytes after the inode.
     pub tail: usize,
     pub blocks: usize,
     /// log2 of the chunk size in blocks, for an inode that stores neither block address nor device.
     pub chunk_bits: u32,
-    /// Bytes from the start of the inode that must not cross a block border; 0 if only the tail
-    /// must not. Some kernels read the target of a symbolic link only if it is in the inode's
-    /// block.
+    /// Number of bytes from the start of the inode that must not cross a block border; 0 if only
+    /// the tail must not. Some kernels read the target of a symbolic link only if it is in the
+    /// inode's block.
     pub whole: usize,
 }
 
@@ -67,7 +65,7 @@ impl Shape {
         whole: 0,
     };
 
-    /// Computes the shape of an inode that takes `meta` bytes with its attributes. Returns nothing
+    /// Computes the shape of an inode that takes `meta` bytes with its attributes. Returns `None`
     /// for a file that is too large.
     pub fn new(inode: &Flat, meta: usize) -> Option<Self> {
         Some(match &inode.body {
@@ -111,8 +109,8 @@ impl Shape {
         }
     }
 
-    /// Computes the shape of a link. Its target lies behind its inode, however long it is, if both
-    /// fit into one block. A longer target also makes the inode start at a block.
+    /// Computes the shape of a symbolic link. Its target follows the inode if both fit into one
+    /// block. A longer target has its own block, and its inode starts at a block border.
     fn of_link(len: usize, meta: usize) -> Self {
         let fits = meta + len <= BLOCK;
         Self {
@@ -126,7 +124,7 @@ impl Shape {
     }
 
     /// Computes the shape of an object: a hole of its size, in as few chunks as the format allows.
-    /// Returns nothing if the addresses of the chunks do not fit into one block.
+    /// Returns `None` if the addresses of the chunks do not fit into one block.
     fn of_object(size: u64, meta: usize) -> Option<Self> {
         let log2 = u64::BITS - size.saturating_sub(1).leading_zeros();
         let chunk_bits = log2.saturating_sub(BLOCK.ilog2()).min(CHUNK_BITS_MAX);
@@ -144,7 +142,7 @@ impl Shape {
     }
 }
 
-/// Computes the length of a directory: all blocks but the last one are filled up.
+/// Computes the length of a directory. All blocks except the last are padded.
 fn directory_len(entries: &[Entry]) -> usize {
     let mut full = 0;
     let mut len = 0;
@@ -202,7 +200,7 @@ fn directory_block(entries: &[Entry], tree: &FlatTree, nids: &[u64], bytes: &mut
     }
 }
 
-/// Returns the type in a directory entry.
+/// Returns the file type in a directory entry.
 const fn file_type(mode: u16) -> u8 {
     match mode & kind::MASK {
         kind::REGULAR => 1,

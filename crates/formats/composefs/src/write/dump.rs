@@ -1,5 +1,5 @@
-//! Trees from text in the format of composefs-dump(5), as `mkcomposefs --from-file` takes it: a line for each node,
-//! parents before children.
+//! Reads trees in the format of composefs-dump(5), like `mkcomposefs --from-file`: one line per
+//! node, parents before children.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::digest::Digest;
 use crate::dump::CONTENT_MAX;
 use crate::ondisk::kind;
 
-/// Longest line. Each field is bounded by the kernel: paths and targets at 4 KiB, all attributes of a node at 64 KiB,
-/// and each byte can be escaped by four.
+/// Longest line. The kernel limits each field: paths and targets to 4 KiB, all attributes of a node
+/// to 64 KiB. An escaped byte takes four.
 const LINE_MAX: usize = 1 << 19;
 
-/// Longest path, as the kernel takes it.
+/// Longest path that the kernel supports.
 const PATH_MAX: usize = 4095;
 
-/// The fields of a line, before the attributes.
+/// The fields of a line before the attributes.
 const FIELDS: [&str; 11] = [
     "path", "size", "mode", "nlink", "uid", "gid", "rdev", "mtime", "payload", "content", "digest",
 ];
 
-/// A dump that cannot be read as one.
+/// The reason why a dump is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The text could not be read.
@@ -35,7 +35,6 @@ pub enum DumpError {
     Line {
         /// Number of the line, from 1.
         line: u64,
-        /// The error in the line.
         source: DumpLineError,
     },
     #[error("the dump has no line for the root")]
@@ -76,17 +75,15 @@ pub enum DumpLineError {
     Digest,
     #[error("an attribute is not NAME=VALUE")]
     Xattr,
-    /// The tree cannot take the node.
+    /// The tree does not accept the node.
     #[error(transparent)]
     Tree(#[from] BuildError),
 }
 
 use DumpLineError as Wrong;
 
-/// Reads a dump. Returns the tree, and where the contents of its files are.
-///
-/// # Errors
-/// [`DumpError`] with the first line that is wrong.
+/// Reads a dump. Returns the tree, and the locations of its files' contents. The error names the
+/// first invalid line.
 pub fn read_dump(mut input: impl BufRead) -> Result<(Tree, Files), DumpError> {
     let mut dump = Dump::default();
     let mut text = Vec::new();
@@ -110,7 +107,7 @@ pub fn read_dump(mut input: impl BufRead) -> Result<(Tree, Files), DumpError> {
     if line == 0 {
         return Err(DumpError::NoRoot);
     }
-    // Hard links may point to lines after them.
+    // Hard links may point to later lines.
     for link in std::mem::take(&mut dump.links) {
         let line = link.line;
         let wrong = |source| DumpError::Line { line, source };
@@ -175,14 +172,14 @@ impl Dump {
     fn link(&mut self, link: &HardLink) -> Result<(), Wrong> {
         let target = self.find(&link.target).filter(|node| *node != Tree::ROOT);
         let target = target.ok_or_else(|| Wrong::NoTarget(lossy(&link.target)))?;
-        // A link to a link comes after the link to the node.
+        // A link to a link must come after the link to the node.
         let (dir, name) = self.parent(&link.target)?;
         self.files.set_home(target, dir, name);
         let (dir, name) = self.parent(&link.path)?;
         Ok(self.tree.link(dir, name, target)?)
     }
 
-    /// Returns the directory that a path is in, and its last name.
+    /// Splits a path into its parent directory and its last name.
     fn parent<'p>(&self, path: &'p [u8]) -> Result<(NodeIndex, &'p [u8]), Wrong> {
         let slash = path.iter().rposition(|&byte| byte == b'/');
         let (dir, name) = slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
@@ -197,7 +194,7 @@ impl Dump {
     }
 }
 
-/// A line that is split.
+/// A line, split into fields.
 struct Fields<'l> {
     fixed: [&'l [u8]; FIELDS.len()],
     xattrs: &'l [u8],
@@ -218,12 +215,12 @@ impl<'l> Fields<'l> {
         self.fixed[field]
     }
 
-    /// Returns a field that is a text of the kernel, which ends at a NUL byte.
+    /// Returns a string for the kernel, which ends at a NUL byte.
     fn text(&self, field: usize) -> Result<Vec<u8>, Wrong> {
         text(FIELDS[field], self.bytes(field))
     }
 
-    /// Returns a field that is `-` where there is nothing.
+    /// Returns a field, or `None` if it is `-`.
     fn optional(&self, field: usize) -> Result<Option<Vec<u8>>, Wrong> {
         let bytes = self.bytes(field);
         if bytes == b"-" {
@@ -277,7 +274,7 @@ impl<'l> Fields<'l> {
         Ok((node, data))
     }
 
-    /// Returns where the bytes of a file are.
+    /// Returns the location of a file's bytes.
     fn data(&self, size: u64) -> Result<Option<FileData>, Wrong> {
         let content = self.optional(9)?;
         if let Some(content) = content {

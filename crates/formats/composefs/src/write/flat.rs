@@ -1,8 +1,8 @@
 //! The tree as a list of inodes in the order of the image: breadth first, names in byte order.
 //!
-//! A node with several names stands where a depth-first walk meets it first. The entries for
-//! overlayfs are added here: escaped names, redirects, whiteouts as empty files, and the 256
-//! whiteouts in the root that hide the store from users of kernels which cannot hide it.
+//! A node with several names is at its first name in a depth-first walk. This module also adds the
+//! entries for overlayfs: escaped names, redirects, whiteouts as empty files, and 256 whiteouts in
+//! the root. The latter hide the store from users of kernels that cannot hide it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -19,10 +19,8 @@ use crate::overlay::{
     HAS_WHITEOUTS, METACOPY, OPAQUE, REDIRECT, WHITEOUT, WHITEOUTS, escape, metacopy,
 };
 
-/// Extended attributes by name.
 pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An inode of the image.
 pub struct Flat {
     pub mode: u16,
     pub uid: u32,
@@ -36,7 +34,7 @@ pub struct Flat {
 pub enum NodeBody {
     /// Names and positions in the list, including `.` and `..`.
     Directory(Vec<Entry>),
-    /// Contents that the image holds: a small file, the target of a link.
+    /// Contents in the image: a small file, or the target of a link.
     Inline(Vec<u8>),
     /// A file whose contents are an object.
     Object {
@@ -51,25 +49,25 @@ pub struct Entry {
     pub inode: usize,
 }
 
-/// The list, and the facts for the image's header.
+/// The list, and facts for the image's header.
 pub struct FlatTree {
     pub inodes: Vec<Flat>,
-    /// Whether whiteouts are among the nodes.
+    /// The tree contains whiteouts.
     pub whiteouts: bool,
-    /// Whether any node has a POSIX ACL.
+    /// A node has a POSIX ACL.
     pub acls: bool,
 }
 
 /// Mode of the whiteouts that hide the store.
 const STUB_MODE: u16 = kind::CHAR | 0o644;
 
-/// The attribute that the whiteouts in the root take from the root.
+/// The attribute that the whiteouts in the root copy from the root.
 const SELINUX: &[u8] = b"security.selinux";
 
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// Puts the tree in order. `mark_opaque` gets whether there are whiteouts, and returns whether
-/// their directories are also marked in the newer way.
+/// Orders the tree. `mark_opaque` is called with whether there are whiteouts, and returns whether
+/// their directories also get the newer mark.
 pub fn flatten(
     tree: &Tree,
     files: &Files,
@@ -183,7 +181,7 @@ impl Flatten<'_> {
         Ok(())
     }
 
-    /// Returns names of the whiteouts in the root, except names that the tree uses itself.
+    /// Returns the names of the whiteouts in the root, except names that the tree uses itself.
     fn stub_names(&self) -> VecDeque<Vec<u8>> {
         let names = (0..=u8::MAX).map(|byte| format!("{byte:02x}").into_bytes());
         names
@@ -191,7 +189,7 @@ impl Flatten<'_> {
             .collect()
     }
 
-    /// Adds a whiteout of our own, and returns its entry.
+    /// Adds a whiteout that hides the store, and returns its entry.
     fn stub(&mut self, name: Vec<u8>) -> Entry {
         let root = &self.inodes[0];
         let label = root.xattrs.get_key_value(SELINUX);
@@ -274,7 +272,7 @@ impl Flatten<'_> {
             }
             NodeKind::File { len, .. } => (kind::REGULAR, self.file(node, *len, path, xattrs)?),
             NodeKind::Symlink(target) => {
-                // The kernel's limit on a path, which includes a NUL at its end.
+                // The kernel's limit on a path, including the NUL at its end.
                 if target.is_empty() || target.len() >= 4096 {
                     return Err(failed(format!(
                         "the target of the symbolic link {} has {} bytes; from 1 to 4095 are allowed",
@@ -321,7 +319,7 @@ impl Flatten<'_> {
         }
     }
 
-    /// Fills in the names of each directory, once all inodes have their places.
+    /// Fills in the names of each directory after all inodes have their positions.
     fn fill_directories(&mut self, stubs: Vec<Entry>) {
         let mut stubs = Some(stubs);
         let mut seen = HashSet::new();

@@ -1,10 +1,10 @@
 //! Makes composefs images.
 //!
-//! First the contents are stored: files up to [`ComposefsOptions::inline`] bytes are kept in the
-//! image, others become objects of a store, each once. Then the metadata is written as an EROFS
-//! image whose every byte follows from the tree: the layout is that of the reference
+//! First it stores the contents: files up to [`ComposefsOptions::inline`] bytes stay in the image,
+//! others become objects of a store, each once. Then it writes the metadata as an EROFS image.
+//! Every byte of this image follows from the tree: the layout is that of the reference
 //! implementation's format versions 0 and 1, so that the same tree has the same digest from every
-//! writer. The rules are described in `docs/formats/composefs.md`.
+//! writer. `docs/formats/composefs.md` describes the rules.
 
 mod contents;
 mod data;
@@ -30,39 +30,38 @@ use self::output::Output;
 use crate::digest::Digest;
 use crate::verity::Algorithm;
 
-/// Largest file that an image can hold itself.
+/// Largest file that the image itself can store.
 const INLINE_MAX: usize = 4095;
 
-/// The properties of nodes that an image keeps.
+/// The properties of nodes that an image stores.
 pub const KEPT: KeptProperties = KeptProperties {
     xattrs: xattr::keeps,
     ..KeptProperties::ALL
 };
 
-/// The newest format version that is known.
+/// The newest supported format version.
 pub const VERSION_MAX: u32 = 1;
 
-/// How an image is made.
+/// Options of a new image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComposefsOptions {
-    /// The object store, created if it does not exist. Without one nothing is stored, and the image
-    /// is useful only if its objects are in some store.
+    /// The object store, created if it does not exist. Without a store, no contents are stored, and
+    /// the image is useful only with a store that has its objects.
     pub objects: Option<PathBuf>,
-    /// Largest file that is kept in the image, in bytes. The digest depends on it; the reference
+    /// Largest file in bytes that the image itself stores. The digest depends on it; the reference
     /// implementation uses 64.
     pub inline: usize,
-    /// Lowest format version to use: 0 or 1.
+    /// Lowest format version to use: 0 or 1. Trees without whiteouts get it.
     pub min_version: u32,
-    /// Highest format version to use. Version 1 is used if the tree has whiteouts and this allows
-    /// it.
+    /// Highest format version to use. Trees with whiteouts get it.
     pub max_version: u32,
-    /// The hash of the digests that name objects, and of the image's own.
+    /// The hash algorithm of the object digests, and of the image's digest.
     pub digest: Algorithm,
-    /// Whether files of the host become objects by a hard link where possible, instead of a copy or
-    /// shared blocks. A later change of such a file changes the object.
+    /// Turn host files into objects with a hard link if possible, instead of a copy or shared
+    /// blocks. A later change of such a file changes the object.
     pub hard_links: bool,
-    /// Threads that read and measure; 0 means one for each CPU.
+    /// Threads that read and hash; 0 means one per CPU.
     pub threads: usize,
 }
 
@@ -81,10 +80,7 @@ impl Default for ComposefsOptions {
 }
 
 impl ComposefsOptions {
-    /// Checks that the values are in their ranges.
-    ///
-    /// # Errors
-    /// [`BuildError::Format`] with the first that is not.
+    /// Checks the ranges of the values; fails with the first invalid one.
     pub fn validate(&self) -> Result<(), BuildError> {
         if self.inline > INLINE_MAX {
             let most = INLINE_MAX;
@@ -103,23 +99,20 @@ impl ComposefsOptions {
     }
 }
 
-/// The result of writing an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Its length in bytes.
     pub len: u64,
-    /// Its fs-verity digest, which identifies composefs images.
+    /// The image's fs-verity digest, which identifies composefs images.
     pub digest: Digest,
 }
 
 /// Stores the contents of `tree` and writes its metadata.
 ///
 /// # Errors
-/// [`BuildError::Format`] for options out of their ranges and for trees that the format cannot
-/// hold: names over 255 bytes, link targets over 4095, files over 8 PiB, device numbers over 12 and
-/// 20 bits. [`BuildError::Content`] if a file cannot be read or has changed since it was scanned,
-/// [`BuildError::Host`] if the store cannot be created, [`BuildError::Output`],
-/// [`BuildError::Thread`].
+/// [`BuildError::Format`] for invalid options and for trees that the format cannot store: names
+/// over 255 bytes, link targets over 4095, files over 8 PiB, device numbers over 12 and 20 bits.
+/// [`BuildError::Content`] if a file cannot be read or has changed since the scan,
+/// [`BuildError::Host`] if the store cannot be created.
 pub fn write(
     tree: &Tree,
     options: &ComposefsOptions,
@@ -132,9 +125,6 @@ pub fn write(
 }
 
 /// Writes the metadata of a tree whose contents are stored as `files` describes. Reads no contents.
-///
-/// # Errors
-/// The errors of [`write()`].
 pub fn write_metadata(
     tree: &Tree,
     files: &Files,
@@ -158,7 +148,7 @@ pub fn write_metadata(
     Ok(Written { len, digest })
 }
 
-/// Creates the error of a tree that the format cannot hold.
+/// Returns the error for a tree that the format cannot store.
 fn failed(reason: String) -> BuildError {
     BuildError::Format {
         format: "composefs",

@@ -1,7 +1,7 @@
-//! The contents of all files: read, measured and stored by several threads.
+//! Reads, hashes and stores the contents of all files on several threads.
 //!
-//! A file is read once if it is short or in the store already. A long new file is read again when
-//! it is copied, so that only needed objects are written.
+//! A file that is short, or in the store already, is read once. A long new file is read again to be
+//! copied, so that only needed objects are written.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,9 +16,8 @@ use super::ComposefsOptions;
 use super::data::{FileData, Files};
 use crate::store::{Additions, ObjectStore, Source};
 
-/// Files up to this length stay in memory between being measured and being stored.
+/// Longest file that stays in memory between hashing and storing.
 const WHOLE: u64 = 1 << 20;
-/// A file to be read.
 struct Job<'t> {
     node: NodeIndex,
     path: Vec<u8>,
@@ -26,7 +25,7 @@ struct Job<'t> {
     content: &'t Content,
 }
 
-/// Reads all files of the tree, and stores all but the inline files.
+/// Reads all files of the tree, and stores all except the inline ones.
 pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildError> {
     let store = match &options.objects {
         Some(path) => Some(
@@ -74,7 +73,7 @@ pub fn take_all(tree: &Tree, options: &ComposefsOptions) -> Result<Files, BuildE
     Ok(files)
 }
 
-/// Sends each file that is not empty, once.
+/// Sends each non-empty file once.
 fn each_file<'t, E>(
     tree: &'t Tree,
     send: &mut dyn FnMut(Job<'t>) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! The image while it is written, and its digest.
+//! The output of an image, with its digest.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use forerun_io::Observer;
 use crate::digest::Digest;
 use crate::verity::{Algorithm, VerityHasher};
 
-/// Zeros written at a time.
+/// Zeros for one write.
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// Writes, and computes the digest of the written bytes.
+/// Writes bytes, and computes their digest.
 pub struct Output<'o> {
     out: ImageWriter<'o>,
     hasher: VerityHasher,
@@ -35,7 +35,6 @@ impl<'o> Output<'o> {
         Ok(())
     }
 
-    /// Writes zeros up to `position`.
     pub fn zeros_to(&mut self, position: u64) -> Result<(), BuildError> {
         while self.out.position() < position {
             let left = forerun_io::usize_from(position - self.out.position());

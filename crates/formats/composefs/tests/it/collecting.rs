@@ -25,7 +25,7 @@ fn only_what_no_image_refers_to_is_removed() {
         digests.map(|digest| digest.object_path()).collect()
     };
     assert_eq!(objects(&path), names(&[&a, &b, &c]));
-    // Files of others, and a temporary file that a writer is using, stay.
+    // Foreign files stay, and so does a temporary file that a writer is using.
     std::fs::write(path.join("README"), "").unwrap();
     std::fs::write(path.join(".forerun-1-1.tmp"), "").unwrap();
     std::fs::create_dir(path.join("zz")).unwrap();
@@ -43,7 +43,7 @@ fn only_what_no_image_refers_to_is_removed() {
     left.insert(".forerun-1-1.tmp".into());
     assert_eq!(objects(&path), left);
     assert!(path.join("README").exists() && path.join("zz").exists());
-    // Packing it again restores the missing object.
+    // Packing the tree again restores the missing object.
     pack(&tree_of(&[("a", a.clone())]), &path);
     assert!(objects(&path).is_superset(&names(&[&a])));
 }

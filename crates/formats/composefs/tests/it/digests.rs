@@ -1,5 +1,5 @@
-//! Images equal those of the reference implementation byte for byte: their digests are compared
-//! with the digests that mkcomposefs 1.0.8 made for the same trees.
+//! Images equal those of the reference implementation byte for byte: the tests compare their
+//! digests with those of mkcomposefs 1.0.8 for the same trees.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use forerun_composefs::{Algorithm, ObjectStore, Stored};
 
 use crate::common;
 
-/// Creates contents that nearly fill blocks, in files and in links.
+/// Returns a dump of files and links whose contents nearly fill blocks.
 fn borders() -> String {
     let mut text = "/ 4096 40755 2 0 0 0 5.0 - - -\n".to_string();
     let lens = [
@@ -38,7 +38,8 @@ fn borders() -> String {
     text
 }
 
-/// Creates directories of several blocks, and names that take the places of whiteouts in the root.
+/// Returns a dump of directories with several blocks, and with names that whiteouts in the root
+/// would have.
 fn large_directories() -> String {
     let mut text = "/ 4096 40755 2 0 0 0 5.0 - - -\n".to_string();
     let dirs = [
@@ -91,7 +92,7 @@ fn digests_are_those_of_the_reference() {
     }
 }
 
-/// The digest of mkcomposefs for the directory that the next test makes.
+/// The digest from mkcomposefs for the directory that the next test creates.
 const HOST_DIGEST: &str = "0200e62297a727fce62fedd7863938faec0273c3c6046eed896119b8eddb000c";
 const HOST_OBJECTS: [&str; 8] = [
     "14/8c3083938ec62c1272c785556951e0e5a779e87bff3f7693159fde26bdbef4",
@@ -119,7 +120,7 @@ fn a_directory_of_the_host_has_the_digest_and_the_objects_of_the_reference() {
         options.objects = Some(store.clone());
         options.hard_links = hard_links;
         options.threads = threads;
-        // Twice: the second time all objects exist.
+        // The second time, all objects exist.
         for _ in 0..2 {
             let written = write(&tree, &options, &mut Vec::new(), &Arc::default()).unwrap();
             assert_eq!(written.digest.to_string(), HOST_DIGEST);
@@ -142,8 +143,8 @@ fn a_directory_of_the_host_has_the_digest_and_the_objects_of_the_reference() {
     }
 }
 
-/// The digests are those of `cfsctl --erofs-version V --hash sha512 compute-id --no-propagate-usr-to-root` of
-/// composefs-rs 0.9.4 for the same directory.
+/// The digests come from `cfsctl --erofs-version V --hash sha512 compute-id
+/// --no-propagate-usr-to-root` of composefs-rs 0.9.4 for the same directory.
 #[test]
 fn digests_by_sha512_are_those_of_composefs_rs() {
     let dir = forerun_testkit::temp_dir("composefs-sha512");
@@ -180,9 +181,9 @@ fn digests_by_sha512_are_those_of_composefs_rs() {
 
 #[test]
 fn digests_of_files() {
-    // The others are names that mkcomposefs gave to objects with these contents. Empty files are no
-    // objects; their digest is the one of `fsverity digest`. `composefs-info measure-file` reports
-    // another, as if there were a block of zeros.
+    // The others are names that mkcomposefs gave to objects with these contents. Empty files are
+    // not objects; their digest comes from `fsverity digest`. `composefs-info measure-file` reports
+    // another one, as if there were a block of zeros.
     let empty = "3d248ca542a24fc62d1c43b916eae5016878e2533c88238480b26128a1f1af95";
     assert_eq!(Algorithm::Sha256.digest(b"").to_string(), empty);
     for (len, object) in [(4095, ""), (65, ""), ((1 << 20) + 1, HOST_OBJECTS[3])] {
@@ -247,7 +248,7 @@ fn a_file_that_changed_since_it_was_scanned_is_told() {
     }
 }
 
-/// The digests are those of mkcomposefs built from composefs' sources.
+/// The digests come from mkcomposefs built from the composefs sources.
 #[test]
 fn lines_of_a_dump_that_are_rare_have_the_digests_of_the_reference() {
     let check = |lines: &str, expected: &str| {
@@ -258,7 +259,7 @@ fn lines_of_a_dump_that_are_rare_have_the_digests_of_the_reference() {
         let written = write_metadata(&tree, &files, &options, &mut out, &Arc::default()).unwrap();
         assert_eq!(written.digest.to_string(), expected, "{lines}");
     };
-    // The links come first by name, but the node keeps its place.
+    // The links come first by name, but the node keeps its position.
     let links = "/x 0 100644 3 0 0 0 1.5 - - -\n/y 0 @100644 1 0 0 0 1.5 /x - -\n\
                  /a 0 @100644 1 0 0 0 1.5 x - -\n";
     check(
@@ -273,7 +274,8 @@ fn lines_of_a_dump_that_are_rare_have_the_digests_of_the_reference() {
         &paths,
         "7a32292335849badf5730a4dca59236a8298559e26092e34cf055053aedac3dc",
     );
-    // Without a line break, a time before 1970, more contents than pack keeps in an image.
+    // No line break at the end, a time before 1970, and more contents than `pack` stores in an
+    // image.
     let content = format!("/x 5000 100644 1 0 0 0 -1.5 - {} -", "q".repeat(5000));
     check(
         &content,

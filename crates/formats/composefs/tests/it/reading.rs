@@ -1,5 +1,5 @@
-//! Reading through redirects: when objects are looked up, which checks they get, and what happens
-//! when they are missing, changed, or not objects at all.
+//! Reads through redirects: when objects are looked up, which checks they get, and the errors for
+//! objects that are missing, changed, or not objects at all.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ use forerun_vfs::{
 
 use crate::common::{self, content, open, pack, tree_of};
 
-/// Counts the opened blobs.
+/// A resolver that counts the opened blobs.
 struct Counting {
     objects: Objects,
     opened: AtomicU64,
@@ -139,7 +139,7 @@ fn no_object_is_opened_by_lookup_stat_listings_and_attributes() {
     let first = node(&reader, "file-7");
     reader.open(first).unwrap();
     assert_eq!(counting.opened(), 1);
-    // Once open it stays open.
+    // An open object stays open.
     reader.open(first).unwrap();
     assert_eq!(read(&reader, "file-7").unwrap(), files[7].1);
     assert!(counting.opened() >= 1);
@@ -162,7 +162,7 @@ fn a_missing_object_fails_at_open_and_stat_does_not_mind() {
     assert!(is_blob(&error), "{error}");
     assert!(is_blob(&read(&reader, "gone").unwrap_err()));
     assert_eq!(read(&reader, "there").unwrap(), content(2000));
-    // A failure is not remembered.
+    // A failure is not cached.
     std::fs::write(&path, content(1000)).unwrap();
     assert_eq!(read(&reader, "gone").unwrap(), content(1000));
 }
@@ -182,7 +182,7 @@ fn a_changed_object_is_refused_where_digests_count() {
     for verity in [Verity::On, Verity::Require] {
         let reader = open(&image, objects(&store), verity).unwrap();
         let file = node(&reader, "file");
-        // Not even bytes before the damage.
+        // Not even bytes before the damage are served.
         let error = reader.read(file, 0, 1).unwrap_err();
         assert!(is_blob(&error), "{error}");
         assert!(reader.open(file).is_err());
@@ -191,16 +191,16 @@ fn a_changed_object_is_refused_where_digests_count() {
         std::fs::write(&path, &good).unwrap();
         assert_eq!(read(&reader, "file").unwrap(), good);
         std::fs::write(&path, &bad).unwrap();
-        // Opened again, it is checked again, since its identity differs.
+        // A reopened object is verified again, because its identity differs.
         assert!(reader.fs().backing(file).is_err());
     }
-    // Another length is detected without a digest.
+    // The length check works without a digest.
     std::fs::write(&path, &good[1..]).unwrap();
     let off = open(&image, objects(&store), Verity::Off).unwrap();
     assert!(is_blob(&read(&off, "file").unwrap_err()));
 }
 
-/// Creates an image with one file, with this redirect and digest.
+/// Returns an image with one file, with this redirect and digest.
 fn redirected(path: Option<&[u8]>, digest: Option<Digest>) -> Vec<u8> {
     let mut tree = tree_of(&[("file", content(1000))]);
     let file = tree.child(Tree::ROOT, b"file").unwrap();
@@ -236,14 +236,14 @@ fn redirects_that_lead_elsewhere_are_refused_before_anything_is_opened() {
         let reader = open(&image, blobs, Verity::Off).unwrap();
         let error = read(&reader, "file").unwrap_err();
         assert!(matches!(error, Error::Corrupt(_)), "{path:?}: {error}");
-        // The writer's prefix makes it absolute.
+        // The writer adds a prefix that makes the path absolute.
         let told = format!(
             "{}\" is not the name of an object",
             String::from_utf8_lossy(path)
         );
         assert!(error.to_string().contains(&told), "{error}");
         assert_eq!(counting.opened(), 0);
-        // And the store itself refuses them as well.
+        // The store itself refuses them too.
         let name = BlobName::Object {
             path: path.to_vec(),
         };
@@ -409,7 +409,7 @@ fn an_object_that_was_changed_after_it_was_verified_is_refused_when_it_is_opened
     let image = pack(&tree_of(&[("file", good.clone())]), &store);
     let path = store.join(Algorithm::Sha256.digest(&good).object_path());
     let age = || {
-        // Verified objects are trusted once their last change is older than a tick of the clock.
+        // A verified object is trusted if its last change is older than a tick of the clock.
         let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(100);
         let file = File::options().write(true).open(&path).unwrap();
         file.set_modified(long_ago).unwrap();
@@ -419,26 +419,26 @@ fn an_object_that_was_changed_after_it_was_verified_is_refused_when_it_is_opened
         let file = node(&reader, "file");
         reader.open(file).unwrap();
         assert_eq!(reader.read(file, 0, 1).unwrap().to_vec(), &good[..1]);
-        // A change in place, at once, in the same tick: same file, same length.
+        // The object is changed in place within the same tick: same file, same length.
         let object = File::options().write(true).open(&path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&object, b"altered", 200_000).unwrap();
         assert!(is_blob(&reader.open(file).unwrap_err()));
         assert!(reader.fs().backing(file).is_err());
         assert!(is_blob(&reader.read(file, 200_000, 7).unwrap_err()));
-        // Even if its times are restored.
+        // Restored times do not hide the change.
         age();
         assert!(is_blob(&reader.open(file).unwrap_err()));
         std::fs::write(&path, &good).unwrap();
         reader.open(file).unwrap();
         assert_eq!(read(&reader, "file").unwrap(), good);
-        // Another file of the same length in its place.
+        // Another file of the same length replaces the object.
         let other = dir.path().join("other");
         std::fs::write(&other, vec![7; good.len()]).unwrap();
         std::fs::rename(&other, &path).unwrap();
         assert!(is_blob(&reader.open(file).unwrap_err()));
         std::fs::write(&path, &good).unwrap();
     }
-    // Without digests an open object stays as it is.
+    // Without digests, an open object stays valid.
     let off = open(&image, objects(&store), Verity::Off).unwrap();
     let file = node(&off, "file");
     off.open(file).unwrap();

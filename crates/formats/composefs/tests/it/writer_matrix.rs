@@ -1,5 +1,5 @@
-//! Every option of the writer, judged by Linux: the image is mounted as EROFS, below overlayfs with
-//! the objects. `digests.rs` compares images with the reference implementation's.
+//! Every option of the writer, judged by Linux: it mounts the image as EROFS, under overlayfs with
+//! the objects. `digests.rs` compares images with those of the reference implementation.
 
 use std::fs;
 use std::path::Path;
@@ -99,8 +99,8 @@ impl Sample {
     }
 }
 
-/// Contains a whiteout, which decides the version of the format. In an image it becomes an empty
-/// file, and the directory gets attributes.
+/// The name of a directory with a whiteout, which decides the version of the format. In an image,
+/// the whiteout becomes an empty file, and the directory gets attributes.
 const WHITEOUTS: &str = "whiteouts";
 
 /// Returns a tree without the nodes that an image changes on purpose.

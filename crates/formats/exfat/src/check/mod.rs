@@ -1,5 +1,5 @@
-//! Checks that reading does not run: here the entries of a node, in [`whole`] the volume as a
-//! whole.
+//! Checks that reading does not perform: the entries of a node here, the volume as a whole in
+//! [`whole`].
 
 mod whole;
 
@@ -23,7 +23,6 @@ use crate::volume::Volume;
 
 pub use whole::volume;
 
-/// A collector of problems, all of one node or of the volume.
 struct Report<'a> {
     node: Option<NodeId>,
     problems: &'a mut Vec<Problem>,
@@ -35,7 +34,7 @@ impl Report<'_> {
         self.problems.push(Problem { node, fatal, error });
     }
 
-    /// Keeps damage, and returns errors that end the check.
+    /// Records damage, and returns errors that end the check.
     fn damage(&mut self, error: Error) -> Result<()> {
         match error {
             error @ Error::Io { .. } => Err(error),
@@ -47,7 +46,7 @@ impl Report<'_> {
     }
 }
 
-/// Checks one node: its set, its data, and the entries of a directory.
+/// Checks one node: its entry set, its data, and the entries of a directory.
 pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) -> Result<()> {
     let mut report = Report {
         node: Some(id),
@@ -57,7 +56,7 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
     if id != ROOT {
         let node = match session.load(id) {
             Ok(node) => node,
-            // The caller reads the node, and gets the same error.
+            // The caller reads the node too, and reports the same error.
             Err(error) => return left_to_the_reader(error),
         };
         is_directory = node.set.file_type() == FileType::Directory;
@@ -73,7 +72,7 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
         if let Some(place) = node.place
             && is_stranded(session.volume, place)?
         {
-            // An error: no other system sees the name.
+            // This is an error because other systems do not see the name.
             report.add(true, Check::Stranded.at(Some(id), node.at()));
         }
         if let Err(error) = session.chain(id) {
@@ -91,7 +90,7 @@ pub fn node(session: &mut Session<'_>, id: NodeId, problems: &mut Vec<Problem>) 
     Ok(())
 }
 
-/// Returns whether the set at `place` is marked unused, because it was on its way to another sector.
+/// Returns whether the set at `place` is marked unused because its move was interrupted.
 fn is_stranded(volume: &Volume, place: Place) -> Result<bool> {
     if !volume.recovers {
         return Ok(false);
@@ -230,9 +229,9 @@ fn entries(session: &mut Session<'_>, id: NodeId, report: &mut Report<'_>) -> Re
     Ok(())
 }
 
-/// Returns an error for the first entry behind the end of a directory, which is at slot `end`.
+/// Returns an error for the first entry beyond the end of a directory at slot `end`.
 fn behind(slots: &mut Slots<'_>, end: u32) -> Result<Option<Error>> {
-    // An error: Linux refuses to create names in such a directory.
+    // This is an error because Linux refuses to create names in such a directory.
     let first = slots.first_behind(end)?;
     Ok(first.map(|(slot, found)| slots.error(Check::BehindEnd { found }, slot)))
 }

@@ -1,8 +1,7 @@
-//! Checks of the volume as a whole: boot regions and FAT, and the bitmap against everything that
-//! directories refer to.
+//! Checks the volume as a whole: boot regions and FAT, and the bitmap against all allocations.
 //!
-//! The check keeps one bit for each cluster. So it reports the second owner of a cluster, but
-//! cannot name the first.
+//! The check keeps one bit per cluster. It can therefore report the second owner of a cluster, but
+//! not name the first.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -26,13 +25,13 @@ use crate::session::Session;
 use crate::steps::Step;
 use crate::volume::Volume;
 
-/// Most runs of clusters that are reported of each kind.
+/// Maximum number of runs of clusters that are reported per kind.
 const TOLD: usize = 1000;
-/// The first two words of a sound FAT: kind of medium, and an end of chain.
+/// The first two words of a sound FAT: media type and end of chain.
 const FAT_HEAD: u64 = 0xFFFF_FFFF_FFFF_FFF8;
 
-/// Checks the volume as a whole: its state in the boot sector, the backup boot region, the FAT's head,
-/// and the bitmap against everything that has clusters.
+/// Checks the state in the boot sector, the backup boot region, the first words of the FAT, and the
+/// bitmap against all allocations.
 pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<()> {
     let volume = session.volume;
     let mut report = Report {
@@ -118,7 +117,7 @@ fn backup(volume: &Volume, report: &mut Report<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The clusters that something refers to.
+/// The clusters that are in use.
 struct Used<'a> {
     volume: &'a Volume,
     bits: Bits,
@@ -134,7 +133,7 @@ impl<'a> Used<'a> {
         })
     }
 
-    /// Takes the clusters of the item at `path`, and returns whether nothing else has them.
+    /// Claims the clusters of the item at `path`, and returns whether no other item has them.
     fn take(
         &mut self,
         chain: Result<Chain>,
@@ -161,7 +160,7 @@ impl<'a> Used<'a> {
         Ok(double.is_none())
     }
 
-    /// Takes the clusters of the root directory, and of the structures in it that are no files.
+    /// Claims the clusters of the root directory, and of its structures that are not files.
     fn system(&mut self, report: &mut Report<'_>) -> Result<()> {
         let volume = self.volume;
         let chain = clusters::root_chain(volume)?;
@@ -173,7 +172,7 @@ impl<'a> Used<'a> {
             {
                 let at = slots.position(slot).unwrap_or(0);
                 if entry[0] == kind::BITMAP && entry[1] & 1 != 0 && volume.boot.fats < 2 {
-                    // It would belong to a second FAT.
+                    // A second bitmap would belong to a second FAT.
                     let what = "allocation bitmap";
                     report.add(true, Check::Double { what }.at(None, at));
                 }
@@ -195,7 +194,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// Checks that the chain of one of these ends with its last cluster.
+    /// Checks that the chain of a system structure ends with its last cluster.
     fn ends(&self, chain: &Chain, what: &'static str, report: &mut Report<'_>) -> Result<()> {
         let Some(last) = chain.last() else {
             return Ok(());
@@ -208,7 +207,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// Takes the clusters of everything that directories refer to, without recursion.
+    /// Claims the clusters of everything in the directory tree, without recursion.
     fn tree(&mut self, report: &mut Report<'_>) -> Result<()> {
         let root = clusters::root_chain(self.volume);
         let mut left = vec![(ROOT, root.clone()?, None)];
@@ -258,7 +257,8 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// Takes the clusters of a set. Returns those of a directory that is met for the first time.
+    /// Claims the clusters of a set. Returns those of a directory that is visited for the first
+    /// time.
     fn set(
         &mut self,
         id: NodeId,
@@ -270,7 +270,7 @@ impl<'a> Used<'a> {
         let chain = clusters::chain(self.volume, Some(id), at, set.data());
         let entered = chain.as_ref().ok().cloned();
         let is_first = match chain {
-            // The check of the node itself reports that, and its caller knows the path.
+            // The check of the node itself reports this error with the path.
             Err(Error::Corrupt(_)) => false,
             chain => self.take(chain, (Some(id), at), &path, report)?,
         };
@@ -293,7 +293,7 @@ impl<'a> Used<'a> {
         Ok(())
     }
 
-    /// Compares the bitmap with the clusters that were taken.
+    /// Compares the bitmap with the claimed clusters.
     fn compare(&self, report: &mut Report<'_>) -> Result<()> {
         report.node = None;
         let volume = self.volume;
@@ -343,7 +343,7 @@ impl<'a> Used<'a> {
     }
 }
 
-/// Adds a cluster to runs, up to the number of runs that are reported.
+/// Adds a cluster to the runs, up to the number of reported runs.
 fn extend(runs: &mut Vec<(u32, u32)>, cluster: u32) {
     let told = runs.len();
     match runs.last_mut() {
@@ -353,7 +353,7 @@ fn extend(runs: &mut Vec<(u32, u32)>, cluster: u32) {
     }
 }
 
-/// Returns an entry of the bitmap or table with the byte of flags that other entries have.
+/// Returns the entry of the bitmap or table with the byte of flags that other entries have.
 const fn system_entry(mut entry: [u8; 32]) -> [u8; 32] {
     entry[1] = crate::ondisk::flag::ALLOCATION_POSSIBLE;
     entry

@@ -1,4 +1,4 @@
-//! The exFAT driver, behind the seam.
+//! Implements the filesystem traits for exFAT.
 
 #[cfg(test)]
 mod tests;
@@ -30,24 +30,24 @@ use crate::time::Stamp;
 use crate::volume::Volume;
 use crate::{DeletedFile, check, deleted, describe};
 
-/// Bytes of the smallest set of a file. It bounds the number of names.
+/// Bytes of the smallest set of a file, which bounds the number of names.
 const SMALLEST_SET: u64 = 96;
 
-/// An open exFAT volume. A node's id is the place of its set when it was first met. The id stays the same
-/// when the node gets another name.
+/// An open exFAT volume. The id of a node is the location of its entry set when it was first seen.
+/// A rename does not change the id.
 pub struct Exfat {
     volume: Volume,
     info: VolumeInfo,
     store: Option<Store>,
     state: Mutex<State>,
-    /// A thread panicked while it had the volume.
+    /// A thread panicked while it held the session.
     abandoned: AtomicBool,
 }
 
-/// A guard of the thread that has the volume. It sets the flag if that thread begins to panic.
+/// Guards the thread that holds the session. Sets `abandoned` if that thread starts to panic.
 struct UnwindMark<'a> {
     abandoned: &'a AtomicBool,
-    /// The thread was unwinding before, and uses the volume to clean up.
+    /// The thread was already unwinding, and uses the volume for cleanup.
     was_panicking: bool,
 }
 
@@ -60,21 +60,15 @@ impl Drop for UnwindMark<'_> {
 }
 
 impl Exfat {
-    /// Opens a volume for reading.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for unknown revisions and entries, [`Error::Corrupt`] if boot region, root
-    /// directory, bitmap or up-case table fail a check, [`Error::Io`] if they cannot be read.
+    /// Opens a volume for reading. Unknown revisions and critical entries are
+    /// [`Error::Unsupported`].
     pub fn open(with: OpenWith) -> Result<Self> {
         let volume = Volume::open(with.metadata, with.limits, with.ownership, with.rescue)?;
         Ok(Self::with(volume, None))
     }
 
-    /// Opens a volume for reading and writing.
-    ///
-    /// # Errors
-    /// The errors of [`open`](Self::open); [`Error::ReadOnly`] for volumes with two FATs, and if only the
-    /// backup boot region is sound.
+    /// Opens a volume for reading and writing. Fails with [`Error::ReadOnly`] for a volume with two
+    /// FATs, or with only a sound backup boot region.
     pub fn open_mut(with: OpenMutWith) -> Result<Self> {
         let back = WriteBack::new(
             Arc::clone(&with.device),
@@ -102,17 +96,13 @@ impl Exfat {
         Ok(Self::with(volume, Some(store)))
     }
 
-    /// Returns the serial number of the volume.
     #[must_use]
     pub const fn serial(&self) -> u32 {
         self.volume.boot.serial
     }
 
-    /// Visits the deleted files of a volume that was opened for a rescue, the youngest first.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for other volumes, [`Error::Corrupt`] without an allocation bitmap,
-    /// [`Error::Limit`] for too many files, [`Error::Io`].
+    /// Visits the deleted files of a volume that was opened for rescue, newest first.
+    /// [`Error::Unsupported`] for other volumes.
     pub fn deleted_files(&self, visit: &mut dyn FnMut(DeletedFile)) -> Result<()> {
         if !self.volume.rescue {
             return Err(Error::Unsupported("deleted files outside a rescue".into()));
@@ -133,7 +123,7 @@ impl Exfat {
             state: &mut state,
             store: store.as_ref(),
         };
-        // A reader of the root directory gets the error.
+        // An error shows when the root directory is read.
         let label = session.label().ok().flatten();
         let label = label.map_or(Vec::new(), |(_, units)| name::to_bytes(&units));
         Self {
@@ -145,8 +135,8 @@ impl Exfat {
         }
     }
 
-    /// Runs `run` with the volume, one thread at a time. Once a thread has panicked in here, `run` can
-    /// read but not change the volume.
+    /// Runs `run` with exclusive access to the volume. After a panic of any thread, `run` can read
+    /// but not change the volume.
     fn session<T>(&self, run: impl FnOnce(&mut Session<'_>) -> T) -> T {
         let mut state = self.state.lock().unpoisoned();
         // Dropped before the lock, so that the next thread sees the flag.
@@ -165,13 +155,11 @@ impl Exfat {
         run(&mut session)
     }
 
-    /// Runs a change of names or attributes.
     fn change_names<T>(&self, run: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
         let durable = self.store.as_ref().is_some_and(|s| s.dirsync || s.sync);
         self.session(|session| session.change(durable, run))
     }
 
-    /// Runs a change of data.
     fn change_data<T>(&self, run: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
         let durable = self.store.as_ref().is_some_and(|s| s.sync);
         self.session(|session| session.change(durable, run))
@@ -203,8 +191,8 @@ fn info(volume: &Volume, label: Vec<u8>) -> VolumeInfo {
     info
 }
 
-/// Returns the structures of the volume and their ranges, for traces. Writes outside the other
-/// structures count as those of directories.
+/// Returns the structures of the volume and their ranges, for traces. Writes outside of the other
+/// structures count as writes to directories.
 fn regions(volume: &Volume) -> Vec<(Range<u64>, Structure)> {
     let boot = &volume.boot;
     let fats = boot.fat_len * u64::from(boot.fats);
@@ -403,11 +391,11 @@ impl FileSystemMut for Exfat {
                 });
             }
             let set = session.load(node)?.set;
-            // By the set, without reading the FAT: that may be damaged, and the file must still be
-            // removable.
+            // Computed from the set without reading the FAT, because a file must be removable even
+            // if the FAT is damaged.
             let clusters = match session.is_ahead(node) {
                 true => session.chain(node)?.clusters().into(),
-                // A longer one fails the check of its metadata.
+                // A longer file fails the check of its metadata.
                 false => boot.clusters_for(set.data().len.min(boot.heap_len())),
             };
             Ok(Usage {
@@ -445,7 +433,7 @@ impl FileSystemMut for Exfat {
         range: Range<u64>,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        // Nothing has to be durable before the data is written.
+        // Nothing must be durable before the data is written.
         let extents = self
             .session(|session| session.change(false, |session| session.map_write(node, range)))?;
         let _stopped = visit_all(extents, visit);
@@ -472,8 +460,8 @@ impl FileSystemMut for Exfat {
 
     fn release(&self, node: NodeId) -> Result<()> {
         let durable = self.store.as_ref().is_some_and(|s| s.dirsync || s.sync);
-        // One session: if a name were removed between the decision and the release, no later call
-        // would free the node.
+        // Both steps in one session: if a name were removed between the decision and the release,
+        // no later call would free the node.
         self.session(|session| {
             if session.frees_at_release(node) {
                 session.change(durable, |session| session.release(node))

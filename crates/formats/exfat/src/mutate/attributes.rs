@@ -1,4 +1,4 @@
-//! Changes of lengths, times and the one permission that exFAT keeps.
+//! Changes lengths, times and the one permission bit that exFAT stores.
 
 use forerun_vfs::{Changes, Error, FileType, NodeId, Result};
 
@@ -8,10 +8,8 @@ use crate::session::Session;
 use crate::time::now;
 
 impl Session<'_> {
-    /// Makes those `changes` that the format can keep.
-    ///
-    /// # Errors
-    /// The errors of [`FileSystemMut::change`](forerun_vfs::FileSystemMut::change).
+    /// Makes the changes that the format can store. Implements
+    /// [`FileSystemMut::change`](forerun_vfs::FileSystemMut::change).
     pub fn set_attributes(&mut self, id: NodeId, changes: &Changes) -> Result<()> {
         if changes.size.is_some() {
             self.file(id)?;
@@ -51,10 +49,8 @@ impl Session<'_> {
         }
     }
 
-    /// Sets the attributes that users may change: all but whether the node is a directory.
-    ///
-    /// # Errors
-    /// `Unsupported` for the root, which has no entry; the errors of changes.
+    /// Sets the attributes that users may change: all except the directory attribute. `Unsupported`
+    /// for the root, which has no entry.
     pub fn set_fat_attributes(&mut self, id: NodeId, wanted: u32) -> Result<()> {
         if id == ROOT {
             return Err(Error::Unsupported(

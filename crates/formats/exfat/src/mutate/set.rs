@@ -1,4 +1,4 @@
-//! Sets in directories: adding, changing and removing them.
+//! Adds, changes and removes entry sets in directories.
 
 use forerun_io::{Group, usize_from};
 use forerun_vfs::{Error, NodeId, Result, Timestamp};
@@ -14,12 +14,11 @@ use crate::session::{Node, Session};
 use crate::store::group;
 use crate::time::Stamp;
 
-/// Returns the number of entries of a set.
 pub fn count(set: &EntrySet) -> u32 {
     u32::try_from(set.entries()).unwrap_or(u32::MAX)
 }
 
-/// Returns the bytes of a set with all its entries marked unused.
+/// Returns the bytes of a set with all entries marked unused.
 pub fn unused_set(set: &EntrySet) -> Vec<u8> {
     let mut bytes = set.bytes().to_vec();
     for entry in bytes.chunks_exact_mut(ENTRY) {
@@ -31,15 +30,13 @@ pub fn unused_set(set: &EntrySet) -> Vec<u8> {
 }
 
 impl Session<'_> {
-    /// Returns a time in the form of sets.
+    /// Converts a time to the form in entry sets.
     pub fn stamp(&self, time: Timestamp) -> Stamp {
         Stamp::from_timestamp(time, &self.volume.ownership.zone)
     }
 
-    /// Reads a node whose set is about to change. A set whose head is in two sectors is moved first.
-    ///
-    /// # Errors
-    /// The errors of [`load`](Self::load), and of finding room.
+    /// Loads a node whose set is about to change. If file entry and stream extension are in
+    /// different sectors, moves the set first.
     pub fn load_to_change(&mut self, id: NodeId) -> Result<Node> {
         let mut node = self.load(id)?;
         if node.place.is_some_and(|place| self.is_split(place)) {
@@ -50,10 +47,8 @@ impl Session<'_> {
         Ok(node)
     }
 
-    /// Writes the head of a changed set to its place, or keeps the set of a node without a name.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Writes the first two entries of a changed set, or keeps the set of a nameless node in
+    /// memory.
     pub fn update(&mut self, node: &Node) -> Result<()> {
         let Some(place) = node.place else {
             self.state.pending.keep_orphan(node.id, node.set.clone());
@@ -75,7 +70,8 @@ impl Session<'_> {
     }
 
     /// Moves a set whose file entry and stream extension are in different sectors, as other drivers
-    /// may write them: one write cannot change it. It stays if its directory is not known.
+    /// may write them, because one write cannot change both. The set stays if its directory is
+    /// unknown.
     fn unsplit(&mut self, node: &mut Node) -> Result<()> {
         let Some((dir, place)) = self.state.nodes.parent(node.id).zip(node.place) else {
             return Ok(());
@@ -104,9 +100,6 @@ impl Session<'_> {
     }
 
     /// Writes a set to free slots, and adds it to the index.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn put(&mut self, dir: NodeId, slot: u32, set: &EntrySet) -> Result<Place> {
         self.write_slots(dir, slot, set.bytes(), group::ENTRIES, group::BEHIND)?;
         self.enter(dir, slot, set)?;
@@ -116,9 +109,6 @@ impl Session<'_> {
     }
 
     /// Adds a set to the index.
-    ///
-    /// # Errors
-    /// The errors of [`index`](Self::index).
     pub fn enter(&mut self, dir: NodeId, slot: u32, set: &EntrySet) -> Result<()> {
         let (key, entries) = (self.volume.name_key(&set.name()), count(set));
         let index = self.index(dir)?;
@@ -127,11 +117,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Removes a set from its slots and from the index. Slots that are written in a late step are not
-    /// free before the next commit.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Removes a set from its slots and from the index. Slots that are written in a late step
+    /// become free with the next commit.
     pub fn take_away(
         &mut self,
         dir: NodeId,
@@ -160,10 +147,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes a set over another one, which is in a single sector and not shorter.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Overwrites a set with another one, which is in a single sector and not shorter.
     pub fn put_over(
         &mut self,
         dir: NodeId,
@@ -177,10 +161,7 @@ impl Session<'_> {
         place.ok_or(Error::StaleNode(dir))
     }
 
-    /// Writes a set over another one as [`put_over`](Self::put_over) does, in the step `group`.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Like [`put_over`](Self::put_over), in the step `group`.
     pub fn write_over(
         &mut self,
         dir: NodeId,
@@ -212,17 +193,14 @@ impl Session<'_> {
         slot % per + count(set) <= per
     }
 
-    /// Sets the time of the last change of a directory.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Sets the modification time of a directory.
     pub fn touch(&mut self, dir: NodeId, time: Timestamp) -> Result<()> {
         if dir == ROOT {
             return Ok(());
         }
         let mut node = self.load(dir)?;
         if node.place.is_some_and(|place| self.is_split(place)) {
-            // Not worth a move.
+            // The time is not worth a move of the set.
             return Ok(());
         }
         let stamp = self.stamp(time);
@@ -230,11 +208,8 @@ impl Session<'_> {
         self.update(&node)
     }
 
-    /// Fails unless names may be made in a directory.
-    ///
-    /// # Errors
-    /// `NotADirectory`, `NotFound` for one that is gone, `Unsupported`, and `Corrupt` for a damaged
-    /// one, unless damage is to be passed over.
+    /// Fails unless names may be created in a directory: with `NotFound` if it was removed, and
+    /// with `Corrupt` if it is damaged, unless the options tolerate damage.
     pub fn changeable(&mut self, dir: NodeId) -> Result<()> {
         if self.state.pending.orphan(dir).is_some() {
             return Err(Error::NotFound);

@@ -1,4 +1,4 @@
-//! Comparison of the allocation bitmap with the clusters that were claimed, and repair of the differences.
+//! Compares the allocation bitmap with the claimed clusters, and repairs the differences.
 
 use std::rc::Rc;
 
@@ -16,13 +16,10 @@ use crate::ondisk::FIRST_CLUSTER;
 /// Dirty bytes above which frees are committed.
 const MOST_DIRTY: u64 = 16 << 20;
 
-/// A run of clusters: the first, and their number.
+/// First cluster and count.
 type MismarkedRun = (u32, u32);
 
 /// Marks claimed clusters used.
-///
-/// # Errors
-/// `Io`.
 pub fn mark_used(work: &mut Work<'_, '_>) -> Result<()> {
     let volume = Rc::clone(&work.volume);
     let mut free = Free::new(&volume);
@@ -39,10 +36,7 @@ pub fn mark_used(work: &mut Work<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Frees clusters that belong to nothing, or makes files of them.
-///
-/// # Errors
-/// `Io`, `Write`, `Limit`.
+/// Frees lost clusters, or makes files of them.
 pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
     let is_certain = work.desk.is_certain();
     let keeps = is_certain && (work.keeps_lost || work.desk.gave_up);
@@ -50,7 +44,7 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
         let lost = leaked(work, |_, _, _| Ok(true))?;
         Lost::of(&Rc::clone(&work.volume), lost)?.has_room(work, root)?
     };
-    // Damage that this round repairs may have hidden the room.
+    // Damage that this round repairs may have hidden free space.
     let is_settled = work.desk.repaired == 0 && !work.again;
     if !has_room && !is_settled && !work.dry {
         work.again = true;
@@ -66,7 +60,7 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
         };
         let position = work.bit_at(first).map_or(0, |(at, _)| at);
         if !is_certain || !has_room {
-            // Uncertain: they may belong to a file or directory that could not be read.
+            // Not certain: they may belong to a file or directory that could not be read.
             work.leave(Kind::Leaked, None, check, position);
             return Ok(false);
         }
@@ -96,7 +90,7 @@ pub fn give_back(work: &mut Work<'_, '_>, root: &Chain) -> Result<()> {
     commit(&work.back, &[FREE])
 }
 
-/// Returns the clusters that are marked used and belong to nothing, of the runs that `wants` takes.
+/// Returns the lost clusters in the runs that `wants` accepts.
 fn leaked(
     work: &mut Work<'_, '_>,
     mut wants: impl FnMut(&mut Work<'_, '_>, u32, u32) -> Result<bool>,
@@ -113,8 +107,7 @@ fn leaked(
     Ok(lost)
 }
 
-/// Returns the next run of clusters that are marked used and belong to nothing (`leaked`), or of those
-/// that are claimed and marked free.
+/// Returns the next run of lost clusters (`leaked`), or of claimed clusters that are marked free.
 fn next_run(
     work: &Work<'_, '_>,
     free: &mut Free<'_>,

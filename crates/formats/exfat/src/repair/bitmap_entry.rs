@@ -1,4 +1,4 @@
-//! Repairs the entry of the allocation bitmap, and finds the clusters that hold the bitmap, or makes a
+//! Repairs the entry of the allocation bitmap, and finds the clusters of the bitmap or creates a
 //! new one.
 
 use std::rc::Rc;
@@ -26,23 +26,23 @@ use crate::volume::Volume;
 /// The name of the allocation bitmap in findings.
 pub const NAME: &str = "allocation bitmap";
 
-/// What is left of the allocation bitmap.
+/// The condition of the allocation bitmap.
 pub enum FoundBitmap {
     Whole(Chain),
-    /// Nothing to go by; the offset of its entry, if there is one.
+    /// Nothing usable remains. The offset of its entry, if there is one.
     Lost(Option<u64>),
-    /// The user declined its repair.
+    /// The user declined the repair.
     Declined,
 }
 
-/// The entry of the allocation bitmap that the repair goes by.
+/// The bitmap entry that the repair uses.
 struct Entry {
-    /// The offset of the entry.
+    /// Offset of the entry.
     at: u64,
     fields: BitmapEntry,
-    /// Whether length and clusters fit the volume.
+    /// Length and clusters fit the volume.
     is_sound: bool,
-    /// Whether its type is that of another entry.
+    /// The entry has the type of another entry.
     is_disguised: bool,
 }
 
@@ -59,9 +59,6 @@ impl Entry {
 }
 
 /// Repairs the entry, and finds the clusters of the bitmap.
-///
-/// # Errors
-/// `Io`, `Write`, `Limit`.
 pub fn settle(work: &mut Work<'_, '_>, root: &Chain) -> Result<FoundBitmap> {
     let need = bitmap_len(&work.volume);
     let Some(mut found) = find_bitmap(work, root)? else {
@@ -87,8 +84,8 @@ pub fn settle(work: &mut Work<'_, '_>, root: &Chain) -> Result<FoundBitmap> {
     Ok(FoundBitmap::Whole(chain))
 }
 
-/// Looks for the bitmap where formatters put it, in the first clusters, and writes its entry anew if
-/// the bytes there mark all clusters that entries refer to.
+/// Looks for the bitmap in the first clusters, where formatters put it. Writes a new entry if the
+/// bytes there mark all clusters that entries refer to.
 fn without_entry(work: &mut Work<'_, '_>, root: &Chain) -> Result<FoundBitmap> {
     let Some(chain) = in_a_row(work, FIRST_CLUSTER, bitmap_len(&work.volume))? else {
         return Ok(FoundBitmap::Lost(None));
@@ -112,8 +109,8 @@ fn without_entry(work: &mut Work<'_, '_>, root: &Chain) -> Result<FoundBitmap> {
     Ok(FoundBitmap::Whole(chain))
 }
 
-/// Returns whether the bitmap marks its own clusters and all that entries refer to, and nothing behind
-/// the last cluster.
+/// Returns whether the bitmap marks its own clusters and all clusters that entries refer to, and no
+/// bits after the last cluster.
 fn marks_all(work: &Work<'_, '_>, chain: &Chain) -> Result<bool> {
     let volume = &work.volume;
     let (count, len) = (volume.boot.clusters, bitmap_len(volume));
@@ -137,12 +134,9 @@ fn marks_all(work: &Work<'_, '_>, chain: &Chain) -> Result<bool> {
     Ok(is_plain && rest.iter().all(|&byte| byte == 0))
 }
 
-/// Makes a new bitmap of the clusters that entries refer to, and, where the start of the root directory
-/// is lost (`is_cut`), of those that directories without a name have. `at` is the offset of the old
-/// entry, if there is one. Another round must follow.
-///
-/// # Errors
-/// `Io`, `Write`, `Limit`.
+/// Creates a new bitmap of the clusters that entries refer to. If the start of the root directory
+/// is lost (`is_cut`), also marks the clusters of directories without a name. `at` is the offset of
+/// the old entry, if there is one. Another round must follow.
 pub fn rebuild(work: &mut Work<'_, '_>, root: &Chain, at: Option<u64>, is_cut: bool) -> Result<()> {
     let volume = Rc::clone(&work.volume);
     let len = bitmap_len(&volume);
@@ -184,7 +178,7 @@ pub fn rebuild(work: &mut Work<'_, '_>, root: &Chain, at: Option<u64>, is_cut: b
     write_entry(work, at, &chain)
 }
 
-/// Writes the entry of the bitmap in these clusters, and their chain.
+/// Writes the entry of a bitmap in these clusters, and their chain.
 fn write_entry(work: &mut Work<'_, '_>, at: u64, chain: &Chain) -> Result<()> {
     let mut fields = BitmapEntry::new_zeroed();
     fields.entry_type = kind::BITMAP;
@@ -194,7 +188,7 @@ fn write_entry(work: &mut Work<'_, '_>, at: u64, chain: &Chain) -> Result<()> {
     work.edit(at, fields.as_bytes())
 }
 
-/// Finds the entry of the bitmap, or one that only its type keeps from being it.
+/// Finds the entry of the bitmap, or an entry that differs from it only in type.
 fn find_bitmap(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Entry>> {
     let need = bitmap_len(&work.volume);
     let is_sound = |volume: &Volume, entry: &[u8; ENTRY]| {
@@ -221,13 +215,13 @@ fn find_bitmap(work: &mut Work<'_, '_>, root: &Chain) -> Result<Option<Entry>> {
     }))
 }
 
-/// Returns the clusters of the bitmap, and whether the FAT has them as its chain.
+/// Returns the clusters of the bitmap, and whether they form a chain in the FAT.
 fn bitmap_chain(work: &mut Work<'_, '_>, first: u32, need: u64) -> Result<(Option<Chain>, bool)> {
     let own = system_chain(&work.volume, first, need)?;
     if own.as_ref().is_some_and(Chain::is_contiguous) {
         return Ok((own, true));
     }
-    // A chain in pieces that goes through clusters of other entries is the damage.
+    // If a fragmented chain goes through clusters of other entries, the chain is the damage.
     work.look_around()?;
     match own.filter(|own| !clusters(own).any(|c| work.is_led_to(c))) {
         Some(chain) => Ok((Some(chain), true)),
@@ -235,7 +229,8 @@ fn bitmap_chain(work: &mut Work<'_, '_>, first: u32, need: u64) -> Result<(Optio
     }
 }
 
-/// Writes the chain of the bitmap and its length, if the user agrees. Returns whether the user did.
+/// Writes the chain of the bitmap and its length, if the user agrees. Returns whether the user
+/// agreed.
 fn rewrite_bitmap(work: &mut Work<'_, '_>, found: Entry, chain: &Chain, need: u64) -> Result<bool> {
     let at = found.at;
     let followed = clusters::chain(

@@ -1,9 +1,10 @@
-//! Data of sets: lengths and clusters that are consistent, and that nothing else has.
+//! Repairs the data of entry sets: their lengths and clusters must be consistent, and no cluster
+//! may have two owners.
 //!
-//! The set that the walk meets first keeps its clusters. A later set with the same clusters gets a copy
-//! of all its data in free clusters: the chains of both go through the same words of the FAT, so that
-//! no word can be changed for one of them only. A directory that has clusters of another directory is
-//! cut instead: the entries in them have their place already, and a directory inside itself has no end.
+//! The first set in the walk keeps its clusters. A later set with the same clusters gets a copy of
+//! all its data in free clusters: both chains share words of the FAT, so no word can be changed for
+//! only one of them. A directory that shares clusters with another directory is truncated instead:
+//! its entries are already reachable there, and a directory inside itself would never end.
 
 use std::rc::Rc;
 
@@ -26,27 +27,24 @@ const VALID_AT: usize = ENTRY + 8;
 /// Bytes that are copied at once.
 const COPIED: u64 = 1 << 20;
 
-/// A set with the clusters that it has after the repair.
+/// A set with its clusters after the repair.
 pub struct Settled {
     pub set: EntrySet,
-    /// The clusters of a directory to go through.
+    /// The clusters of a directory to walk.
     pub chain: Option<Chain>,
 }
 
-/// A set with the clusters that its length takes.
+/// A set with the clusters that its length needs.
 pub struct Sized {
     pub set: EntrySet,
     pub chain: Chain,
-    /// The first cluster that something else has, and its index in the chain.
+    /// The first cluster that something else has claimed, and its index in the chain.
     pub shared: Option<(u32, u32)>,
-    /// The cluster behind which the chain is to be cut.
+    /// The cluster after which the chain must be truncated.
     pub end: Option<u32>,
 }
 
 /// Repairs lengths and clusters of a set, and claims the clusters.
-///
-/// # Errors
-/// `Io`, `Write`, `Limit`.
 pub fn settle(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -82,7 +80,7 @@ pub fn settle(
     Ok(Settled { set, chain })
 }
 
-/// Repairs a set of which only one of length and first cluster is 0, or whose first cluster is not on
+/// Repairs a set if only one of length and first cluster is 0, or if its first cluster is not on
 /// the volume.
 fn first_cluster(
     work: &mut Work<'_, '_>,
@@ -140,7 +138,7 @@ fn first_cluster(
     Ok(set)
 }
 
-/// Adds a cluster to a directory without any, because each directory needs one.
+/// Adds a cluster to an empty directory, because each directory needs one.
 fn empty_directory(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -163,7 +161,7 @@ fn empty_directory(
     Ok(Settled { set, chain: None })
 }
 
-/// Returns as many clusters as the length takes, or a set with a length that its clusters suffice for.
+/// Returns the clusters that the length needs, or a set with a length that fits its clusters.
 fn length(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -213,12 +211,12 @@ fn length(
     })
 }
 
-/// Returns how many clusters a length takes, but not more than the volume has.
+/// Returns the number of clusters for a length, limited to the clusters of the volume.
 fn clusters_on_the_volume(boot: &Boot, len: u64) -> u32 {
     u32::try_from(boot.clusters_for(len)).map_or(boot.clusters, |count| count.min(boot.clusters))
 }
 
-/// Returns the clusters of a set, at most as many as its length takes, and what is wrong with them.
+/// Returns the clusters of a set, at most as many as its length needs, and the damage.
 fn followed_to_length(
     work: &mut Work<'_, '_>,
     set: &EntrySet,
@@ -249,8 +247,8 @@ fn followed_to_length(
     Ok((Followed { chain, stop }, check))
 }
 
-/// Shortens a set to the clusters that were found. Returns the cluster behind which the chain is to be cut,
-/// if it does not end there.
+/// Shortens a set to the clusters that were found. Returns the cluster after which the chain must
+/// be truncated, if it does not end there.
 fn shorten(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -271,7 +269,7 @@ fn shorten(
     followed.chain.last().filter(|_| is_open)
 }
 
-/// Makes a directory as long as its clusters, if it ends inside a cluster.
+/// Extends the length of a directory to whole clusters.
 fn even(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -294,7 +292,7 @@ fn even(
     }
 }
 
-/// Returns the first of these clusters that something has already, and its index.
+/// Returns the first cluster that is already claimed, and its index.
 pub fn first_shared(work: &Work<'_, '_>, chain: &Chain) -> Option<(u32, u32)> {
     let mut numbered = clusters(chain).zip(0_u32..);
     numbered.find(|&(cluster, _)| work.claimed.has(cluster))
@@ -319,7 +317,7 @@ fn alone(
         if work.ask(Kind::CrossLink, Some(path), (check, here.at), remedy) {
             return cut(work, set, chain, index);
         }
-        // The entries in it are gone through in the directory that has them.
+        // The walk visits its entries in the directory that owns the clusters.
         return Ok((set, before(chain, index)));
     }
     if work.has_room(chain.clusters())? {
@@ -336,7 +334,7 @@ fn alone(
     Ok((set, chain))
 }
 
-/// Returns the set with a copy of its data, in clusters of its own.
+/// Returns the set with a copy of its data in new clusters.
 fn copied(work: &mut Work<'_, '_>, set: EntrySet, chain: Chain) -> Result<(EntrySet, Chain)> {
     let Some(copy) = work.take(chain.clusters())? else {
         work.desk.undo(Kind::CrossLink);
@@ -353,7 +351,7 @@ fn copied(work: &mut Work<'_, '_>, set: EntrySet, chain: Chain) -> Result<(Entry
         contiguous: copy.is_contiguous(),
     };
     set.set_data(data, set.stream().valid_data_length.get());
-    // In a dry run the copy is not written, and cannot be read.
+    // A dry run does not write the copy, so it cannot be read.
     Ok((set, if work.dry { chain } else { copy }))
 }
 
@@ -412,7 +410,7 @@ fn cut(
     Ok((set, Chain::default()))
 }
 
-/// Takes a cluster of zeros for an empty directory.
+/// Allocates a cluster of zeros for an empty directory.
 fn new_cluster(work: &mut Work<'_, '_>, set: &mut EntrySet) -> Result<Option<Chain>> {
     let Some(chain) = work.take(1)? else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Which part of an allocation to trust: the part that was ever written. A wrong length beyond it is no reason to
-//! take clusters from other entry sets.
+//! Decides which part of an allocation to trust: the part that was written. A wrong length beyond
+//! it must not take clusters from other entry sets.
 
 use std::rc::Rc;
 
@@ -19,13 +19,11 @@ use crate::error::Check;
 use crate::ondisk::{ENTRY_LEN, attribute, kind};
 use crate::volume::Volume;
 
-/// Entries at the start of a cluster that are searched for a set, which a directory has.
+/// Entries at the start of a cluster that are searched for a set, as a sign of a directory.
 const LOOKED_AT: u32 = 40;
 
-/// Cuts a set off at the first cluster that it never wrote and that another entry refers to as well.
-///
-/// # Errors
-/// `Io`, `Limit`.
+/// Truncates a set at the first cluster that it never wrote and that another entry refers to as
+/// well.
 pub fn written(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -61,7 +59,7 @@ pub fn written(
     Ok(sized)
 }
 
-/// Returns a length for `count` clusters: the length of the valid data if that takes as many.
+/// Returns a length for `count` clusters: the valid length if it needs that many.
 fn shorter_len(work: &Work<'_, '_>, set: &EntrySet, count: u32) -> u64 {
     let there = u64::from(count) << work.volume.boot.cluster_bits;
     let size = work.volume.boot.cluster_size();
@@ -72,15 +70,12 @@ fn shorter_len(work: &Work<'_, '_>, set: &EntrySet, count: u32) -> u64 {
     }
 }
 
-/// Returns the part of a run of impossible length that is likely to be right: the clusters that were
-/// written, and those behind them that are marked used and that no other entry refers to.
-///
-/// # Errors
-/// `Io`, `Limit`.
+/// Returns the plausible part of a run with an impossible length: the clusters that were written,
+/// and the following ones that are marked used and that no other entry refers to.
 pub fn likely(work: &mut Work<'_, '_>, set: &EntrySet, chain: Chain) -> Result<Chain> {
     work.look_around()?;
     let written = clusters_written(work, set, &chain)?;
-    // A directory that fills its clusters has no end entry before clusters of others.
+    // A directory that fills its clusters has no end marker before clusters of others.
     let (written, most) = match set.file_type() {
         FileType::Directory => (1, written),
         _ => (written, u32::MAX),
@@ -109,9 +104,6 @@ fn clusters_written(work: &Work<'_, '_>, set: &EntrySet, chain: &Chain) -> Resul
 }
 
 /// Returns the number of clusters of a directory up to its end.
-///
-/// # Errors
-/// `Io`.
 pub fn used_of_directory(volume: &Volume, chain: &Chain) -> Result<u32> {
     let mut slots = Slots::new(volume, chain, None);
     let mut slot = 0_u32;
@@ -131,10 +123,8 @@ fn count_of(volume: &Volume, chain: &Chain, len: u64) -> u32 {
     count.map_or(most, |count| count.clamp(1, most))
 }
 
-/// Returns a damaged set as that of a file or of a directory, by the contents of its first cluster.
-///
-/// # Errors
-/// `Io`.
+/// Returns a damaged set as the set of a file or of a directory, depending on the contents of its
+/// first cluster.
 pub fn kind(
     work: &mut Work<'_, '_>,
     here: &SetPlace<'_>,
@@ -164,10 +154,7 @@ pub fn kind(
     Ok(set)
 }
 
-/// Returns whether a cluster begins as a directory does, or nothing if it is empty.
-///
-/// # Errors
-/// `Io`.
+/// Returns whether a cluster begins like a directory; `None` if it is empty.
 pub fn holds_entries(volume: &Volume, cluster: u32) -> Result<Option<bool>> {
     let chain = Chain::contiguous(cluster, 1);
     let mut slots = Slots::new(volume, &chain, None);

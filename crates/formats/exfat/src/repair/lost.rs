@@ -1,10 +1,11 @@
-//! Lost clusters, which belong to nothing, kept as files of a new directory.
+//! Keeps lost clusters, which belong to nothing, as files of a new directory.
 //!
-//! A chain in the FAT becomes one file, and so do adjacent clusters without words in the FAT, as
-//! contiguous files leave them. A chain with entries of a directory becomes a directory again. Directories
-//! come first: most other lost clusters belong to files in them, which the next round finds. The new
-//! directory becomes visible by one entry, when all its entries are written. What a later round keeps
-//! goes into a longer copy of it, to which that entry then leads.
+//! A chain in the FAT becomes one file. Adjacent clusters without words in the FAT, as contiguous
+//! files leave them, also become one file. A chain with entries of a directory becomes a directory
+//! again. Directories come first: most other lost clusters belong to files in them, which the next
+//! round finds. The new directory becomes visible through one entry, after all its entries are
+//! written. A later round that keeps more files writes a longer copy, and changes that entry to
+//! point to the copy.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -28,24 +29,21 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY, ENTRY_LEN, MAX_DIRECTORY, attribute, ki
 use crate::time::Stamp;
 use crate::volume::Volume;
 
-/// Name of the directory. A number is added if the name is taken.
+/// Name of the directory. A number is appended if the name exists.
 const NAME: &str = "FORERUN.LOST";
-/// Most files of one directory. The next round keeps the rest.
+/// Maximum number of files of one directory. The next round keeps the rest.
 const MOST: usize = 65_536;
 /// Entries of a set with a name of up to fifteen units.
 const ENTRIES_OF_SET: u32 = 3;
 
-/// The files and directories that lost clusters become.
+/// The files and directories that are made of lost clusters.
 pub struct Lost {
     chains: Vec<Chain>,
     are_directories: bool,
 }
 
 impl Lost {
-    /// Sorts lost clusters into files, or into directories if they hold any.
-    ///
-    /// # Errors
-    /// `Io`, `Limit`.
+    /// Sorts lost clusters into directories, or into files if there are no directories.
     pub fn of(volume: &Volume, lost: Bits) -> Result<Self> {
         let chains = chains(volume, lost)?;
         let directories = directories(volume, &chains)?;
@@ -56,10 +54,7 @@ impl Lost {
         })
     }
 
-    /// Returns whether the volume has room for the directory that keeps them.
-    ///
-    /// # Errors
-    /// `Io`, `Limit`.
+    /// Returns whether the volume has space for the directory of lost files.
     pub fn has_room(&self, work: &mut Work<'_, '_>, root: &Chain) -> Result<bool> {
         let old = kept_before(work, root)?;
         let grows = old.is_none() && work.room_in_root(root, ENTRIES_OF_SET)? == Room::Grown;
@@ -72,7 +67,7 @@ impl Lost {
     }
 }
 
-/// The directory that an earlier round of this repair made.
+/// The directory that an earlier round of this repair created.
 struct KeptBefore {
     at: u64,
     set: EntrySet,
@@ -80,10 +75,7 @@ struct KeptBefore {
     entries: Vec<u8>,
 }
 
-/// Keeps the clusters, and returns whether there was room for that.
-///
-/// # Errors
-/// `Io`, `Write`, `Limit`.
+/// Keeps the clusters as files. Returns whether there was space.
 pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: &Lost) -> Result<bool> {
     let volume = Rc::clone(&work.volume);
     let now = Stamp::from_timestamp(work.now, &Zone::default());
@@ -141,9 +133,10 @@ pub fn keep(work: &mut Work<'_, '_>, root: &Chain, lost: &Lost) -> Result<bool> 
     Ok(true)
 }
 
-/// Returns the number of clusters of a directory with these entries, or nothing if it would be too long.
+/// Returns the number of clusters of a directory with these entries; `None` if it would be too
+/// long.
 fn clusters_of(volume: &Volume, len: usize) -> Option<u32> {
-    // One entry more, for its end.
+    // Includes an entry for the end marker.
     let len = u64_from(len) + ENTRY_LEN;
     let clusters = volume.boot.clusters_for(len);
     u32::try_from(clusters)
@@ -151,7 +144,7 @@ fn clusters_of(volume: &Volume, len: usize) -> Option<u32> {
         .filter(|_| len <= MAX_DIRECTORY)
 }
 
-/// Finds the directory that an earlier round made.
+/// Finds the directory that an earlier round created.
 fn kept_before(work: &Work<'_, '_>, root: &Chain) -> Result<Option<KeptBefore>> {
     let Some(name) = &work.desk.summary.kept_in else {
         return Ok(None);
@@ -185,7 +178,7 @@ fn kept_before(work: &Work<'_, '_>, root: &Chain) -> Result<Option<KeptBefore>> 
     Ok(None)
 }
 
-/// Returns the chains that hold entries of directories, without those that others of them refer to.
+/// Returns the chains with entries of directories, except chains that others of them refer to.
 fn directories(volume: &Volume, chains: &[Chain]) -> Result<Vec<Chain>> {
     let mut found = Vec::new();
     for chain in chains {
@@ -231,8 +224,8 @@ fn file(volume: &Volume, chain: &Chain, is_directory: bool, now: Stamp) -> Entry
     set
 }
 
-/// Returns chains of the clusters: first the chains whose first cluster has no link to it, then the
-/// chains that go in circles.
+/// Returns the chains of the clusters: first the chains whose first cluster has no link to it, then
+/// circular ones.
 fn chains(volume: &Volume, mut lost: Bits) -> Result<Vec<Chain>> {
     let mut fat = Fat::new(volume);
     let mut led_to = Bits::new(volume.boot.clusters)?;

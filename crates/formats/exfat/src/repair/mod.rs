@@ -1,13 +1,12 @@
-//! Repairs volumes: corrects the findings of `check` as far as possible, and loses no reachable
-//! data.
+//! Repairs volumes: corrects as many findings of `check` as possible, and loses no reachable data.
 //!
-//! A repair works on bytes, not on the driver, which refuses damaged volumes. It goes through the volume
-//! in rounds. Each round finds damage, asks, and writes. The last round finds nothing that it may repair;
-//! its findings are left.
+//! A repair works on bytes, because the driver refuses damaged volumes. It runs in rounds over the
+//! volume. Each round finds damage, asks, and writes. The last round finds nothing that it may
+//! repair; its findings stay unrepaired.
 //!
-//! `work.rs` describes the order of writes: a power cut at any moment leaves a volume that another
-//! run repairs to the same files. `VolumeDirty` is set before the first write, and cleared after
-//! the last if nothing is left that makes the volume inconsistent.
+//! `work.rs` describes the order of writes: after a power cut at any moment, another run repairs
+//! the volume to the same files. `VolumeDirty` is set before the first write. It is cleared after
+//! the last write if the volume is then consistent.
 
 mod bitmap;
 mod bitmap_entry;
@@ -45,10 +44,10 @@ pub use report::{Finding, Kind, Summary};
 
 /// All groups except those that free clusters and clear marks.
 const GROUPS: &[Group] = &[BOOT, MARK, TAKE, LINK, ENTRIES, CUTS];
-/// Most rounds: damage that is left after them is not likely to be repaired by more.
+/// Maximum number of rounds. More rounds are unlikely to repair the remaining damage.
 const ROUNDS: u32 = 10;
 
-/// The repair of exFAT in the registry.
+/// The registry entry of the repair of exFAT.
 pub const REPAIR: Repair = Repair {
     format: crate::FORMAT.name,
     recognises: has_backup,
@@ -66,7 +65,8 @@ fn repair_shown(
     repair(device, observer, options, decide).map(Summary::into_shown)
 }
 
-/// Repairs what an interrupted commit leaves. Other damage stays, and so does `VolumeDirty`.
+/// Repairs only the effects of an interrupted commit. Other damage stays, and so does
+/// `VolumeDirty`.
 fn after_a_kill(
     device: &Arc<dyn BlockDevice>,
     observer: &Arc<Observer>,
@@ -85,20 +85,19 @@ fn after_a_kill(
     repair(device, observer, options, decide).map(Summary::into_shown)
 }
 
-/// Returns whether the source is a volume whose backup boot region is sound, even if the main one
-/// does not look like a boot region.
+/// Returns whether the source is a volume with a sound backup boot region, even if the main one is
+/// unrecognizable.
 #[must_use]
 pub fn has_backup(source: &dyn ReadAt) -> bool {
     crate::boot_region::backup_region(source).is_some()
 }
 
-/// Repairs the volume on a device that nothing else has open. `decide` gets each finding and says
-/// whether to repair it.
+/// Repairs the volume on a device that nothing else has open. `decide` gets each finding and
+/// answers whether to repair it.
 ///
 /// # Errors
-/// [`Error::UnknownFormat`] if neither boot region is one, [`Error::Unsupported`] and
-/// [`Error::ReadOnly`] for volumes that forerun does not change, [`Error::Limit`], and
-/// [`Error::Io`] or [`Error::Write`] if the device fails: the writes until then leave the volume no
+/// [`Error::Unsupported`] and [`Error::ReadOnly`] for volumes that forerun does not change.
+/// [`Error::Io`] or [`Error::Write`] if the device fails: the completed writes leave the volume no
 /// worse, with `VolumeDirty` set.
 pub fn repair(
     device: &Arc<dyn BlockDevice>,
@@ -134,7 +133,7 @@ pub fn repair(
     Ok(desk.summary)
 }
 
-/// Begins a round on the volume as it is now, if it can be changed.
+/// Begins a round on the current volume, if it can be changed.
 fn begin<'w, 'd>(
     back: &Arc<WriteBack>,
     desk: &'w mut Desk<'d>,
@@ -157,7 +156,7 @@ fn begin<'w, 'd>(
     }
     let source: Arc<dyn ReadAt> = Arc::<WriteBack>::clone(back);
     let mut volume = Volume::bare(source, options.limits.clone(), boot);
-    // As it was before the first round, which may have set the flag.
+    // The flag as before the first round, which may have set it.
     volume.recovers = flags & volume_flag::VOLUME_DIRTY != 0;
     let back = Arc::clone(back);
     Work::new(volume, back, desk, options).map(Some)

@@ -1,6 +1,6 @@
-//! Allocation of clusters during a repair: clusters that are marked free, and that nothing refers to.
+//! Allocates clusters during a repair: clusters that are marked free and that nothing refers to.
 //!
-//! The bitmap may be damaged. So before the first cluster is taken, the repair collects all clusters that
+//! The bitmap may be damaged. So before the first allocation, the repair collects all clusters that
 //! entries refer to.
 
 use std::rc::Rc;
@@ -19,15 +19,12 @@ use crate::follow::follow;
 use crate::ondisk::{BAD_CLUSTER, kind};
 use crate::volume::Volume;
 
-/// Bytes of the bitmap that are read at once.
+/// Bytes of the bitmap that one read fetches.
 const WINDOW: usize = 64 << 10;
 
 impl Work<'_, '_> {
-    /// Takes clusters, in one run if there is one and otherwise in pieces, or none if there are too
-    /// few. Marks them used, and writes their chain if they are in pieces.
-    ///
-    /// # Errors
-    /// `Io`, `Limit`.
+    /// Allocates clusters, contiguous if possible; `None` if there are too few. Marks them used,
+    /// and writes their chain if they are fragmented.
     pub fn take(&mut self, count: u32) -> Result<Option<Chain>> {
         let Some(chain) = self.find(count)? else {
             return Ok(None);
@@ -40,10 +37,7 @@ impl Work<'_, '_> {
         Ok(Some(chain))
     }
 
-    /// Returns whether `count` clusters can be taken.
-    ///
-    /// # Errors
-    /// `Io`, `Limit`.
+    /// Returns whether `count` clusters can be allocated.
     pub fn has_room(&mut self, count: u32) -> Result<bool> {
         Ok(self.find(count)?.is_some())
     }
@@ -72,41 +66,38 @@ impl Work<'_, '_> {
         Ok((pieces.clusters() == count).then_some(pieces))
     }
 
-    /// Returns whether something has a cluster, or refers to it.
+    /// Returns whether a cluster is claimed, or an entry refers to it.
     pub fn is_led_to(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         self.claimed.has(cluster) || reach.is_some_and(|reach| reach.all.has(cluster))
     }
 
-    /// Returns the byte of eight clusters that something has, or refers to.
+    /// Returns a byte with bits for eight clusters that are claimed or referred to.
     pub fn met_byte(&self, index: u64) -> u8 {
         let reach = self.reach.as_ref();
         self.claimed.byte(index) | reach.map_or(0, |reach| reach.all.byte(index))
     }
 
-    /// Returns whether something has a cluster, or more than one entry refers to it.
+    /// Returns whether a cluster is claimed, or several entries refer to it.
     pub fn is_disputed(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         self.claimed.has(cluster) || reach.is_some_and(|reach| reach.twice.has(cluster))
     }
 
-    /// Returns whether more than one entry refers to the cluster at an offset.
+    /// Returns whether several entries refer to the cluster at an offset.
     pub fn is_shared(&self, offset: u64) -> bool {
         let cluster = self.volume.boot.cluster_of(offset).unwrap_or(0);
         let reach = self.reach.as_ref();
         reach.is_some_and(|reach| reach.twice.has(cluster))
     }
 
-    /// Returns whether some file refers to a cluster.
+    /// Returns whether a file refers to a cluster.
     pub fn is_of_file(&self, cluster: u32) -> bool {
         let reach = self.reach.as_ref();
         reach.is_some_and(|reach| reach.files.has(cluster))
     }
 
-    /// Collects the clusters that entries refer to, once.
-    ///
-    /// # Errors
-    /// `Io`, `Limit`.
+    /// Collects the clusters that entries refer to, on the first call.
     pub fn look_around(&mut self) -> Result<()> {
         if self.reach.is_none() {
             self.reach = Some(reach(&self.volume)?);
@@ -114,16 +105,13 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Writes zeros over a cluster that was taken.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Writes zeros to an allocated cluster.
     pub fn clear_cluster(&mut self, cluster: u32) -> Result<()> {
         let (start, size) = (
             self.volume.boot.cluster_at(cluster),
             self.volume.boot.cluster_size(),
         );
-        // At most 32 MiB, a mebibyte at a time.
+        // A cluster has at most 32 MiB; each write has at most 1 MiB.
         let zeros = vec![0; usize_from(size.min(1 << 20))];
         let mut at = 0;
         while at < size {
@@ -134,7 +122,7 @@ impl Work<'_, '_> {
     }
 }
 
-/// A reader of the bitmap in order, and of the FAT for bad clusters.
+/// A sequential reader of the bitmap, and of the FAT for bad clusters.
 pub struct Free<'a> {
     volume: &'a Volume,
     fat: Fat<'a>,
@@ -152,10 +140,7 @@ impl<'a> Free<'a> {
         }
     }
 
-    /// Returns the byte of the bitmap with that index.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Returns a byte of the bitmap.
     pub fn byte(&mut self, index: u64) -> Result<u8> {
         let inside = index.checked_sub(self.start).map(usize_from);
         if let Some(&byte) = inside.and_then(|at| self.window.get(at)) {
@@ -171,20 +156,12 @@ impl<'a> Free<'a> {
         Ok(self.window.first().copied().unwrap_or(0))
     }
 
-    /// Returns whether a cluster is marked used.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn is_used(&mut self, cluster: u32) -> Result<bool> {
         let index = cluster - crate::ondisk::FIRST_CLUSTER;
         let byte = self.byte(u64::from(index / 8))?;
         Ok(byte >> (index % 8) & 1 == 1)
     }
 
-    /// Returns whether a cluster is marked bad.
-    ///
-    /// # Errors
-    /// `Io`.
     pub fn is_bad(&mut self, cluster: u32) -> Result<bool> {
         Ok(self.fat.next(cluster)? == BAD_CLUSTER)
     }
@@ -194,12 +171,12 @@ impl<'a> Free<'a> {
     }
 }
 
-/// The clusters that entries refer to, whether these are sound or not.
+/// The clusters that entries refer to, sound or not.
 pub struct Reach {
     all: Bits,
     /// Clusters that something other than a directory refers to.
     files: Bits,
-    /// Clusters that more than one entry refers to.
+    /// Clusters that several entries refer to.
     twice: Bits,
 }
 
@@ -272,7 +249,7 @@ fn reach(volume: &Volume) -> Result<Reach> {
     })
 }
 
-/// Returns a set that was on its way to another sector, if it is still the live copy.
+/// Returns a set whose move was interrupted, if it is still the live copy.
 fn stranded(volume: &Volume, slots: &mut Slots<'_>, slot: u32) -> Result<Option<EntrySet>> {
     if !volume.recovers {
         return Ok(None);
@@ -283,7 +260,7 @@ fn stranded(volume: &Volume, slots: &mut Slots<'_>, slot: u32) -> Result<Option<
     })
 }
 
-/// Adds the clusters of an allocation, as far as they are on the volume, and returns them.
+/// Adds the clusters of an allocation that are on the volume, and returns them.
 fn spread(
     volume: &Volume,
     data: Option<Allocation>,
@@ -304,10 +281,7 @@ fn spread(
     Ok(Some(chain))
 }
 
-/// Returns the clusters of an allocation that begins on the volume, as far as they are sound.
-///
-/// # Errors
-/// `Io`.
+/// Returns the sound part of an allocation that begins on the volume.
 pub fn lenient(volume: &Volume, data: Allocation) -> Result<Chain> {
     let boot = &volume.boot;
     let need = u32::try_from(boot.clusters_for(data.len));

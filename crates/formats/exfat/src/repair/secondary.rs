@@ -1,5 +1,5 @@
-//! Secondary entries besides file, stream extension and name: those of vendors, and those of a type
-//! that the driver does not know.
+//! Repairs secondary entries other than stream extension and name: vendor entries, and entries of
+//! unknown type.
 
 use forerun_vfs::{Error, Result};
 
@@ -12,8 +12,8 @@ use crate::error::Check;
 use crate::ondisk::{ENTRY, kind};
 use crate::volume::Volume;
 
-/// Returns the set without critical entries of unknown type. A driver must not read or change a file
-/// with such an entry (8.2).
+/// Returns the set without critical entries of unknown type. A driver must not read or change a
+/// file with such an entry (8.2).
 pub fn unknown(work: &mut Work<'_, '_>, here: &SetPlace<'_>, set: EntrySet) -> EntrySet {
     let Some(found) = set.unrecognized() else {
         return set;
@@ -38,18 +38,15 @@ pub fn unknown(work: &mut Work<'_, '_>, here: &SetPlace<'_>, set: EntrySet) -> E
     for entry in others.chunks_exact(ENTRY) {
         match known(entry) {
             true => kept.extend_from_slice(entry),
-            // Its clusters belong to nothing from now on, and may hold data.
+            // Its clusters have no owner from now on, and may hold data.
             false => work.desk.gave_up |= secondary_allocation(entry).is_some(),
         }
     }
     salvage::shorter(kept).unwrap_or(set)
 }
 
-/// Claims the clusters of other secondary entries. Returns the set without the entries whose clusters
-/// are damaged or taken.
-///
-/// # Errors
-/// `Io`.
+/// Claims the clusters of further secondary entries. Returns the set without the entries whose
+/// clusters are damaged or already claimed.
 pub fn vendors(
     work: &mut Work<'_, '_>,
     volume: &Volume,
@@ -77,10 +74,7 @@ pub fn vendors(
     Ok(salvage::shorter(kept).unwrap_or(set))
 }
 
-/// Claims the clusters of an entry of a vendor, and returns whether to remove the entry.
-///
-/// # Errors
-/// `Io`.
+/// Claims the clusters of a vendor entry, and returns whether to remove the entry.
 pub fn claim(
     work: &mut Work<'_, '_>,
     volume: &Volume,

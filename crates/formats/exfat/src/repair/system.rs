@@ -1,4 +1,5 @@
-//! Repairs what the rest of a repair needs: the root directory's chain, allocation bitmap, up-case table.
+//! Repairs the structures that the rest of a repair needs: the root directory's chain, allocation
+//! bitmap, up-case table.
 
 use std::rc::Rc;
 
@@ -21,24 +22,21 @@ use crate::ondisk::{END_OF_CHAIN, ENTRY, FIRST_CLUSTER, LabelEntry, UpcaseEntry,
 use crate::upcase::{self, Upcase};
 use crate::volume::Volume;
 
-/// The word of cluster 0: the kind of medium. The word of cluster 1 is that of the end of a chain.
+/// FAT word of cluster 0: the media type. The word of cluster 1 is an end of chain.
 const MEDIA: u32 = 0xFFFF_FFF8;
 
-/// An entry of the root directory, with its slot.
+/// Slot and bytes of an entry of the root directory.
 pub type RootEntry = (u32, [u8; ENTRY]);
 
-/// Repairs these structures, and returns the clusters of the root directory. Returns nothing if the
-/// rest of the repair cannot do without one that stays damaged.
-///
-/// # Errors
-/// `Io`, `Write`, `Limit`.
+/// Repairs these structures, and returns the clusters of the root directory. Returns `None` if a
+/// structure stays damaged that the rest of the repair needs.
 pub fn settle(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     fat_head(work)?;
     let Some(root) = root(work)? else {
         return Ok(None);
     };
     let is_cut = is_cut(&work.volume, &root)?;
-    // Files that the lost part of the root directory named are kept.
+    // Files with entries in the lost part of the root directory are kept.
     work.desk.gave_up |= is_cut;
     let at = match bitmap_entry::settle(work, &root)? {
         FoundBitmap::Whole(bitmap) => {
@@ -55,7 +53,7 @@ pub fn settle(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     };
     change(work, |volume| volume.upcase = upcase);
     if let Some(at) = at {
-        // The next round goes by the new bitmap.
+        // The next round uses the new bitmap.
         bitmap_entry::rebuild(work, &root, at, is_cut)?;
         return Ok(None);
     }
@@ -64,7 +62,7 @@ pub fn settle(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
 }
 
 /// Returns whether the start of the root directory is lost: all formatters put the entries of the
-/// bitmap and of the up-case table there.
+/// bitmap and the up-case table there.
 fn is_cut(volume: &Volume, root: &Chain) -> Result<bool> {
     let mut is_there = false;
     for wanted in [kind::BITMAP, kind::UPCASE] {
@@ -76,7 +74,7 @@ fn is_cut(volume: &Volume, root: &Chain) -> Result<bool> {
     Ok(!is_there)
 }
 
-/// Changes what is known of the volume.
+/// Changes the description of the volume.
 pub fn change(work: &mut Work<'_, '_>, change: impl FnOnce(&mut Volume)) {
     // No other `Rc` exists yet.
     if let Some(volume) = Rc::get_mut(&mut work.volume) {
@@ -84,7 +82,7 @@ pub fn change(work: &mut Work<'_, '_>, change: impl FnOnce(&mut Volume)) {
     }
 }
 
-/// Ends a chain with its last cluster, if it continues behind its length.
+/// Truncates a chain that continues beyond its length.
 fn end_chain(work: &mut Work<'_, '_>, what: &'static str, chain: &Chain) -> Result<()> {
     let Some(last) = chain.last() else {
         return Ok(());
@@ -134,7 +132,8 @@ fn root(work: &mut Work<'_, '_>) -> Result<Option<Chain>> {
     Ok(Some(chain))
 }
 
-/// Returns the root directory's chain, cut before clusters behind its end that other entries refer to.
+/// Returns the root directory's chain, truncated before clusters beyond its end that other entries
+/// refer to.
 fn without_others(work: &mut Work<'_, '_>, chain: Chain) -> Result<Chain> {
     let used = extent::used_of_directory(&work.volume, &chain)?;
     if used == chain.clusters() {
@@ -184,7 +183,7 @@ pub fn only(
     };
     let mut others = Vec::new();
     each(volume, root, wanted, &mut |slot, _| {
-        // A bound on memory: no real directory has so many.
+        // Bounds the memory. No real directory has so many.
         if slot != kept && others.len() < 1024 {
             others.push(slot);
         }
@@ -220,7 +219,7 @@ fn each(
     Ok(())
 }
 
-/// Returns an entry that is sound as one of that kind, except for its type.
+/// Returns an entry that is sound for `kind` in everything except its type.
 pub fn disguised(
     work: &Work<'_, '_>,
     root: &Chain,
@@ -242,7 +241,7 @@ pub fn disguised(
     Ok(None)
 }
 
-/// Returns the clusters of a bitmap or a table, if its chain is sound.
+/// Returns the clusters of a bitmap or table if its chain is sound.
 pub fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chain>> {
     let Ok(need) = u32::try_from(volume.boot.clusters_for(len)) else {
         return Ok(None);
@@ -254,8 +253,8 @@ pub fn system_chain(volume: &Volume, first: u32, len: u64) -> Result<Option<Chai
     Ok((followed.stop == Stop::Whole).then_some(followed.chain))
 }
 
-/// Returns the clusters of a bitmap or a table if they are adjacent, as all formatters make them, and no
-/// entry refers to them.
+/// Returns the clusters of a bitmap or table if they are adjacent, as all formatters write them,
+/// and no entry refers to them.
 pub fn in_a_row(work: &mut Work<'_, '_>, first: u32, len: u64) -> Result<Option<Chain>> {
     let boot = &work.volume.boot;
     let Ok(need) = u32::try_from(boot.clusters_for(len)) else {
@@ -344,7 +343,7 @@ fn unchained(
     let Some(chain) = in_a_row(work, fields.first_cluster.get(), len)? else {
         return Ok(None);
     };
-    // At most MAX_TABLE.
+    // At most `MAX_TABLE` bytes.
     let mut table = vec![0; usize_from(len)];
     work.volume.read_chain(&chain, 0, &mut table)?;
     let Ok(upcase) = Upcase::parse(&table) else {
@@ -423,8 +422,8 @@ fn clusters_of_table(volume: &Volume, len: u64) -> u32 {
     u32::try_from(volume.boot.clusters_for(len)).unwrap_or(u32::MAX)
 }
 
-/// Returns the clusters behind those of the bitmap, where formatters put the table, if they hold it and
-/// no entry refers to them.
+/// Returns the clusters after those of the bitmap, where formatters put the table, if they contain
+/// it and no entry refers to them.
 fn behind_the_bitmap(work: &mut Work<'_, '_>, table: &[u8]) -> Result<Option<Chain>> {
     let Some(last) = work.volume.bitmap.last() else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Repair of all directories, entry by entry.
+//! Repairs all directories, entry by entry.
 
 use std::rc::Rc;
 
@@ -35,14 +35,11 @@ struct Walk<'v> {
     is_root: bool,
     slots: Slots<'v>,
     names: Names,
-    /// Directories that were met, with name and clusters.
+    /// Subdirectories found so far, with name and clusters.
     below: Vec<(Vec<u8>, Chain)>,
 }
 
 /// Repairs all directories of the tree, without recursion.
-///
-/// # Errors
-/// `Io`, `Write`, `Limit`.
 pub fn walk(work: &mut Work<'_, '_>, root: Chain) -> Result<()> {
     let mut left = vec![PendingDirectory {
         chain: root,
@@ -66,7 +63,7 @@ pub fn walk(work: &mut Work<'_, '_>, root: Chain) -> Result<()> {
     Ok(())
 }
 
-/// Repairs one directory, and returns the directories in it.
+/// Repairs one directory, and returns its subdirectories.
 fn one(work: &mut Work<'_, '_>, directory: &PendingDirectory) -> Result<Vec<(Vec<u8>, Chain)>> {
     let volume = Rc::clone(&work.volume);
     let mut walk = Walk {
@@ -107,7 +104,8 @@ fn one(work: &mut Work<'_, '_>, directory: &PendingDirectory) -> Result<Vec<(Vec
 }
 
 impl Walk<'_> {
-    /// Repairs the item that begins at `slot` and returns the slot of the next, or nothing at the end.
+    /// Repairs the item that begins at `slot` and returns the slot of the next item; `None` at the
+    /// end.
     fn item(&mut self, work: &mut Work<'_, '_>, slot: u32) -> Result<Option<u32>> {
         let Some(entry) = self.slots.entry(slot)? else {
             return Ok(None);
@@ -213,7 +211,7 @@ impl Walk<'_> {
                 // The set is not checked further, but it keeps its clusters.
                 return self.untouched(work, &before, next);
             }
-            // The place of its data may be wrong, and entries that it lost may have had clusters.
+            // The location of its data may be wrong, and its lost entries may have had clusters.
             work.desk.gave_up |= taken.is_loose;
         }
         let set = self.arrived(work, before.clone(), at)?;
@@ -232,7 +230,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// Claims the clusters of a set that is left as it is, so that nothing else gets them.
+    /// Claims the clusters of a set that stays unrepaired, so that nothing else gets them.
     fn untouched(&mut self, work: &mut Work<'_, '_>, set: &EntrySet, next: u32) -> Result<u32> {
         let data = set.data();
         if self.volume.boot.has_cluster(data.first) && data.len > 0 {
@@ -253,14 +251,14 @@ impl Walk<'_> {
             is_wrong |= secondary::claim(work, self.volume, data, &path, self.at(slot))?;
         }
         if is_wrong {
-            // The other allocations belong to nothing from now on.
+            // The other allocations have no owner from now on.
             work.desk.gave_up |= allocations.len() > 1;
             self.mark_unused(work, slot, next - slot)?;
         }
         Ok(next)
     }
 
-    /// Clears the pointer of a set that has arrived from another sector, once nothing points back.
+    /// Clears the pointer of a moved set after nothing points back to it.
     fn arrived(&self, work: &mut Work<'_, '_>, set: EntrySet, at: u64) -> Result<EntrySet> {
         if set.pointer() == 0 || !self.volume.recovers || work.dry {
             return Ok(set);
@@ -286,7 +284,7 @@ impl Walk<'_> {
         Ok(set)
     }
 
-    /// Repairs a set that may have been on its way, from an entry that is not in use.
+    /// Repairs a set whose move may have been interrupted, starting from an unused entry.
     fn departed(&mut self, work: &mut Work<'_, '_>, slot: u32, entry: &[u8; ENTRY]) -> Result<u32> {
         if !moving::may_be_stranded(self.volume, entry) {
             return Ok(slot + 1);
@@ -319,7 +317,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Repairs the end of a directory, and clears entries behind it.
+    /// Repairs the end of a directory, and clears entries beyond it.
     fn end(&mut self, work: &mut Work<'_, '_>, end: u32) -> Result<Option<u32>> {
         let (mut slot, mut last, mut first) = (end + 1, None, None);
         while let Some(entry) = self.slots.entry(slot)? {
@@ -349,8 +347,8 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Returns whether the set at `slot`, behind the end, is sound and has data that no other set has. Then
-    /// the end is wrong.
+    /// Returns whether the set at `slot`, beyond the end, is sound and has data that no other set
+    /// has. If so, the end marker is wrong.
     fn is_orphan(&mut self, work: &mut Work<'_, '_>, slot: u32) -> Result<bool> {
         let Read::Set(taken) = salvage::read(&mut self.slots, slot)? else {
             return Ok(false);
@@ -374,7 +372,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Lets the directory go on behind an end that is wrong.
+    /// Continues the directory beyond a wrong end marker.
     fn reopen(&mut self, work: &mut Work<'_, '_>, end: u32, slot: u32) -> Result<Option<u32>> {
         let at = (Check::EarlyEnd, self.at(end));
         if !work.ask(
@@ -401,7 +399,7 @@ impl Walk<'_> {
             };
             let mut entry = [0];
             self.volume.read(at, &mut entry)?;
-            // 0 would be the end of the directory.
+            // 0 would mark the end of the directory.
             let kind = entry.map(|kind| match kind & !kind::IN_USE {
                 kind::END => kind::UNUSED,
                 kind => kind,
@@ -411,7 +409,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Writes a set over `entries` entries from `slot` on, and marks those that it does not take unused.
+    /// Overwrites `entries` entries from `slot` on with a set, and marks the remaining ones unused.
     fn put(&self, work: &mut Work<'_, '_>, slot: u32, entries: u32, set: &EntrySet) -> Result<()> {
         let mut at = slot;
         for entry in set.bytes().chunks_exact(ENTRY) {

@@ -1,8 +1,8 @@
-//! Finds directories that no entry names, without an allocation bitmap, and the clusters of what is in
-//! them.
+//! Finds directories without a name when the allocation bitmap is missing, and the clusters of
+//! their contents.
 //!
-//! A cluster of a removed or overwritten directory may look the same. So a directory counts only if no
-//! file in it has a cluster that something else has.
+//! A cluster of a removed or overwritten directory may look the same. So a directory counts only if
+//! no file in it shares a cluster with something else.
 
 use forerun_vfs::{FileType, Result};
 
@@ -18,13 +18,10 @@ use crate::follow::{Stop, follow};
 use crate::ondisk::{BAD_CLUSTER, kind};
 use crate::volume::Volume;
 
-/// Adds the clusters of directories without a name, and of all that is below them, to `used`. Sets behind
-/// the end of the root directory count as below such a directory.
-///
-/// # Errors
-/// `Io`, `Limit`.
+/// Adds the clusters of nameless directories, and of everything below them, to `used`. Sets beyond
+/// the end of the root directory are treated like contents of such a directory.
 pub fn find(volume: &Volume, root: &Chain, used: &mut Bits) -> Result<()> {
-    // The clusters of what has a name, and of directories that were passed over.
+    // The clusters of named files and directories, and of directories that were skipped.
     let mut named = Bits::new(volume.boot.clusters)?;
     let all = used.all();
     all.clone()
@@ -45,15 +42,15 @@ pub fn find(volume: &Volume, root: &Chain, used: &mut Bits) -> Result<()> {
             used.set_all(&chain);
             below(volume, chain, used)?;
         } else {
-            // Not looked at again: a damaged FAT may lead there from many clusters.
+            // Not examined again: a damaged FAT may lead there from many clusters.
             named.set_all(&chain);
         }
     }
     Ok(())
 }
 
-/// Adds the clusters of the sets in a directory, and of all directories below it. Leaves out sets with
-/// clusters that are used already.
+/// Adds the clusters of the sets in a directory, and of all directories below it. Skips sets with
+/// clusters that are already used.
 fn below(volume: &Volume, directory: Chain, used: &mut Bits) -> Result<()> {
     let mut left = vec![directory];
     while let Some(directory) = left.pop() {
@@ -91,7 +88,7 @@ fn is_apart(volume: &Volume, directory: &Chain, named: &Bits) -> Result<bool> {
     Ok(is_apart)
 }
 
-/// Visits the sound sets in these clusters, also those behind the end of the directory, until `visit`
+/// Visits the sound sets in these clusters, even beyond the end of the directory, until `visit`
 /// returns false.
 fn each_set(
     volume: &Volume,
@@ -116,11 +113,8 @@ fn each_set(
     Ok(())
 }
 
-/// Returns whether the first bytes of a cluster may be those of a directory, and a sound set is among its
-/// first entries.
-///
-/// # Errors
-/// `Io`.
+/// Returns whether a cluster may begin a directory: its first byte fits, and a sound set is among
+/// its first entries.
 pub fn begins_as_directory(volume: &Volume, cluster: u32) -> Result<bool> {
     let mut first = [0];
     volume.read(volume.boot.cluster_at(cluster), &mut first)?;
@@ -129,8 +123,8 @@ pub fn begins_as_directory(volume: &Volume, cluster: u32) -> Result<bool> {
     Ok(is_entry && holds_entries(volume, cluster)? == Some(true))
 }
 
-/// Returns the clusters of a directory whose length is not known: its chain, or the clusters that follow
-/// and begin as directories do.
+/// Returns the clusters of a directory of unknown length: its chain, or the adjacent clusters that
+/// look like a directory.
 fn extent(volume: &Volume, first: u32, used: &Bits) -> Result<Chain> {
     let followed = follow(volume, first, None)?;
     if followed.stop == Stop::Whole && followed.chain.clusters() > 1 {

@@ -1,7 +1,7 @@
-//! A round of a repair: the volume as it is now, the owners of its clusters, and the order of writes.
+//! A round of a repair: the current volume, the owners of its clusters, and the order of writes.
 //!
-//! **Order.** Changes are kept in memory and committed in groups, each durable before the next begins. So
-//! a power cut leaves the volume as damaged as it was or less, and another run finishes the work:
+//! **Order.** Changes are kept in memory and committed in groups, each durable before the next
+//! begins. So a power cut never makes the damage worse, and another run finishes the work:
 //!
 //! | group | what |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | FREE | bits of lost clusters |
 //! | CLEAR | `VolumeDirty` and `PercentInUse` |
 //!
-//! Chains are cut late since other chains may go through the same clusters: by then each owner has a
-//! copy of its own, or an entry with another length.
+//! Chains are truncated late because other chains may share their clusters: by then each owner has
+//! its own copy, or an entry with another length.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,44 +45,42 @@ pub const CLEAR: Group = Group(7);
 /// Dirty bytes in memory above which changes are committed.
 const MOST_DIRTY: u64 = 16 << 20;
 
-/// Most changes that may wait for copies.
+/// Maximum number of changes that may wait for copies.
 const MOST_LATER: usize = 1 << 16;
 
-/// A round of a repair.
 pub struct Work<'w, 'd> {
     pub volume: Rc<Volume>,
     pub back: Arc<WriteBack>,
     pub desk: &'w mut Desk<'d>,
-    /// Nothing is to be written.
+    /// A dry run, which writes nothing.
     pub dry: bool,
-    /// Clusters that belong to nothing are kept as files.
+    /// Lost clusters are kept as files.
     pub keeps_lost: bool,
-    /// Time of the directories that the repair makes.
+    /// Time of the directories that the repair creates.
     pub now: Timestamp,
-    /// Clusters that something has.
+    /// Clusters that have an owner.
     pub claimed: Bits,
-    /// Clusters that directories have.
+    /// Clusters of directories.
     pub directories: Bits,
-    /// Clusters that some entry refers to, found when clusters are to be taken.
+    /// Clusters that entries refer to. Collected before the first allocation.
     pub reach: Option<Reach>,
-    /// Entries in clusters that files refer to as well. They are written once each file has a copy.
+    /// Changes of entries in clusters that files also refer to. They are written after each file
+    /// has a copy.
     later: Vec<(u64, Vec<u8>)>,
-    /// Clusters that were taken and are not marked yet, because the bitmap lies in such clusters.
+    /// Allocated clusters that are not marked yet, because the bitmap itself lies in allocated
+    /// clusters.
     unmarked: Vec<Chain>,
     /// Clusters that become the last of their chain.
     pub cuts: Vec<u32>,
-    /// A repair that was asked for could not be made because of findings that were left: another
-    /// round would find the same.
+    /// A requested repair was impossible because of unrepaired findings. Another round would find
+    /// the same.
     pub is_stuck: bool,
     /// Another round is needed, whatever this one found.
     pub again: bool,
 }
 
 impl<'w, 'd> Work<'w, 'd> {
-    /// Creates the state of a round.
-    ///
-    /// # Errors
-    /// `Limit` if memory is short.
+    /// Returns the state of a new round. Fails with `Limit` if memory is short.
     pub fn new(
         volume: Volume,
         back: Arc<WriteBack>,
@@ -130,10 +128,7 @@ impl<'w, 'd> Work<'w, 'd> {
         self.desk.leave(kind, path.map(<[u8]>::to_vec), error);
     }
 
-    /// Changes metadata.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Changes metadata, except in a dry run.
     pub fn write(&mut self, group: Group, offset: u64, bytes: &[u8]) -> Result<()> {
         if self.dry {
             return Ok(());
@@ -142,11 +137,8 @@ impl<'w, 'd> Work<'w, 'd> {
         put(&self.back, group, offset, bytes)
     }
 
-    /// Changes entries of a directory. In a cluster that a file refers to as well, the change waits until
-    /// the file has a copy.
-    ///
-    /// # Errors
-    /// `Io`, `Limit`.
+    /// Changes entries of a directory. In a cluster that a file also refers to, the change waits
+    /// until the file has a copy.
     pub fn edit(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         if self.dry {
             return Ok(());
@@ -169,10 +161,7 @@ impl<'w, 'd> Work<'w, 'd> {
         }
     }
 
-    /// Marks clusters that were taken as used.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Marks allocated clusters as used.
     pub fn mark_taken(&mut self, chain: &Chain) -> Result<()> {
         if clusters(&self.volume.bitmap).any(|cluster| self.is_of_file(cluster)) {
             self.unmarked.push(chain.clone());
@@ -181,10 +170,7 @@ impl<'w, 'd> Work<'w, 'd> {
         clusters(chain).try_for_each(|cluster| self.mark_cluster(cluster, true))
     }
 
-    /// Writes the changes that waited until each owner has clusters of its own.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Writes the changes that waited until each owner has its own clusters.
     pub fn catch_up(&mut self) -> Result<()> {
         if !self.later.is_empty() && !self.desk.is_certain() {
             // These clusters may still hold another file's data.
@@ -200,7 +186,6 @@ impl<'w, 'd> Work<'w, 'd> {
         Ok(())
     }
 
-    /// Sets `VolumeDirty`.
     fn mark(&self) -> Result<()> {
         let at = u64_from(FLAGS_AT);
         let mut flags = [0; 2];
@@ -214,15 +199,12 @@ impl<'w, 'd> Work<'w, 'd> {
         }
     }
 
-    /// Returns the offset of the word of a cluster in the FAT.
+    /// Returns the offset of a cluster's FAT word.
     pub fn fat_at(&self, cluster: u32) -> u64 {
         self.volume.boot.active_fat() + u64::from(cluster) * 4
     }
 
-    /// Writes the words of a chain that nothing refers to yet.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Writes the FAT words of a chain that nothing refers to yet.
     pub fn write_chain(&mut self, chain: &Chain) -> Result<()> {
         let mut runs = chain.runs().iter().peekable();
         while let Some(run) = runs.next() {
@@ -237,9 +219,6 @@ impl<'w, 'd> Work<'w, 'd> {
     }
 
     /// Writes bytes to new clusters, from the first on.
-    ///
-    /// # Errors
-    /// `Io`, `Write`.
     pub fn write_to(&mut self, chain: &Chain, bytes: &[u8]) -> Result<()> {
         let volume = Rc::clone(&self.volume);
         let mut rest = bytes;
@@ -252,10 +231,7 @@ impl<'w, 'd> Work<'w, 'd> {
         Ok(())
     }
 
-    /// Marks a cluster in the bitmap, used or free.
-    ///
-    /// # Errors
-    /// `Io`.
+    /// Marks a cluster used or free in the bitmap.
     pub fn mark_cluster(&mut self, cluster: u32, used: bool) -> Result<()> {
         let Some((offset, mask)) = self.bit_at(cluster) else {
             return Ok(());
@@ -270,7 +246,7 @@ impl<'w, 'd> Work<'w, 'd> {
         self.write(group, offset, &byte)
     }
 
-    /// Returns the offset of the byte with the bit of a cluster, and the bit's mask.
+    /// Returns the offset of the bitmap byte of a cluster, and the mask of its bit.
     pub fn bit_at(&self, cluster: u32) -> Option<(u64, u8)> {
         let index = cluster.checked_sub(FIRST_CLUSTER)?;
         let bitmap = &self.volume.bitmap;
@@ -280,9 +256,6 @@ impl<'w, 'd> Work<'w, 'd> {
     }
 
     /// Commits if many changes are pending. Call it only between sets.
-    ///
-    /// # Errors
-    /// `Write`, `Io`.
     pub fn breathe(&mut self) -> Result<()> {
         if self.back.dirty_bytes() > MOST_DIRTY {
             commit(&self.back, &[BOOT, MARK, TAKE, LINK, ENTRIES])
@@ -291,13 +264,10 @@ impl<'w, 'd> Work<'w, 'd> {
         }
     }
 
-    /// Cuts the chains to be cut, and commits everything except frees.
-    ///
-    /// # Errors
-    /// `Write`, `Io`.
+    /// Truncates the recorded chains, and commits everything except frees.
     pub fn settle(&mut self) -> Result<()> {
         let cuts = std::mem::take(&mut self.cuts);
-        // Chains are left alone as long as another entry may have the same clusters.
+        // Chains stay unchanged while another entry may have the same clusters.
         if self.desk.is_certain() {
             for cluster in cuts {
                 self.write(CUTS, self.fat_at(cluster), &END_OF_CHAIN.to_le_bytes())?;
@@ -307,19 +277,11 @@ impl<'w, 'd> Work<'w, 'd> {
     }
 }
 
-/// Changes metadata.
-///
-/// # Errors
-/// `Io`.
 pub fn put(back: &WriteBack, group: Group, offset: u64, bytes: &[u8]) -> Result<()> {
     let written = back.write(group, offset, bytes);
     written.map_err(|error| Error::io(offset, bytes.len(), error))
 }
 
-/// Commits groups in this order.
-///
-/// # Errors
-/// `Write`.
 pub fn commit(back: &WriteBack, order: &[Group]) -> Result<()> {
     let failed = |error: CommitError| Error::write(error.offset, error.len, error.source);
     back.commit(order).map_err(failed)

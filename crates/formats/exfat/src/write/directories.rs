@@ -1,5 +1,5 @@
-//! Directories of a new volume: entry sets with the places of files and directories that are not written
-//! yet.
+//! Encodes the directories of a new volume, with the locations of files and directories that are
+//! not written yet.
 
 use std::borrow::Cow;
 
@@ -18,17 +18,17 @@ use crate::ondisk::{BitmapEntry, GuidEntry, LabelEntry, UpcaseEntry, attribute, 
 use crate::time::Stamp;
 use crate::upcase::{self, Upcase};
 
-/// Any permission to write.
+/// All write permission bits.
 const WRITE_BITS: u16 = 0o222;
 
-/// The places of all files and directories, and the entries that describe them.
+/// The locations of all files and directories, and their entry sets.
 pub struct Directories {
-    /// First cluster of each item of the plan; 0 for those without.
+    /// First cluster of each item of the plan; 0 for empty items.
     pub first: Vec<u32>,
-    /// The set of each item; none for the root.
+    /// The set of each item; `None` for the root.
     sets: Vec<Option<EntrySet>>,
     root: Vec<u8>,
-    /// The serial number: a checksum of all entries if none was given.
+    /// The serial number: a checksum of all entries unless one was given.
     pub serial: u32,
 }
 
@@ -86,7 +86,6 @@ impl Directories {
         set
     }
 
-    /// Sets the `ValidDataLength` of a file.
     pub fn set_valid(&mut self, item: usize, valid: u64) {
         if let Some(Some(set)) = self.sets.get_mut(item) {
             let data = set.data();
@@ -116,7 +115,7 @@ impl Directories {
     }
 }
 
-/// Returns the first cluster of each item. Their order is: bitmap, up-case table, directories, files.
+/// Returns the first cluster of each item. The order is: bitmap, up-case table, directories, files.
 fn place(plan: &Plan, geometry: &Geometry) -> Vec<u32> {
     let mut first = vec![0; plan.items.len()];
     let mut next = geometry.bitmap_clusters + geometry.upcase_clusters;

@@ -1,4 +1,4 @@
-//! Changes, one at a time: their effect on the volume, and the report of fsck.exfat.
+//! Single changes: their effect on the volume, and the report of `fsck.exfat`.
 
 use forerun_io::MemorySource;
 use forerun_testkit::exfat_judge::{What, judge};
@@ -109,7 +109,7 @@ fn lengths_go_up_and_down() {
     };
     device.take_log();
     assert_eq!(resize(1 << 20).unwrap(), 1 << 20);
-    // Bitmap and set: no data. VolumeDirty is set since the file was made.
+    // Only bitmap and set are written. `VolumeDirty` is set since the file was created.
     let writes = device.take_changes();
     let bytes: u64 = writes
         .iter()
@@ -163,7 +163,7 @@ fn attributes_and_times_are_kept() {
         (0o555, time(1_600_000_001))
     );
     fs.sync_all().unwrap();
-    // The entries hold the places of the data.
+    // The entry set already has the location of the data.
     let fs = open(&device.to_vec());
     let node = fs.lookup(fs.root(), b"f").unwrap().unwrap();
     assert_eq!(fs.metadata(node).unwrap().mtime, time(1_600_000_001));
@@ -260,8 +260,8 @@ fn names_are_renamed_in_case_moved_and_refused() {
     assert_eq!(open(&device.to_vec()).volume().label, b"new label");
 }
 
-/// Creates a volume that was not unmounted, with `kind` in the second sector behind the end of the
-/// directory `d`. Returns it with the offset of that entry.
+/// Creates a volume that was not unmounted, with an entry `kind` in the second sector beyond the
+/// end of the directory `d`. Returns it with the offset of that entry.
 fn with_entry_behind_the_end(image: &[u8], kind: u8) -> (Vec<u8>, usize) {
     let device = TestDevice::new(image);
     let fs = open_mut(&device, |_| {});
@@ -324,6 +324,6 @@ fn names_that_come_and_go_leave_the_access_time_of_their_directory() {
     fs.rename((dir, b"f"), (dir, b"g"), true).unwrap();
     fs.unlink(dir, b"g").unwrap();
     assert_eq!(fs.usage(dir).unwrap().accessed, before);
-    // Renamed and removed now, long after the directory was created.
+    // Renamed and removed now, long after the creation of the directory.
     assert!(fs.metadata(dir).unwrap().mtime.seconds > common::TIME.seconds);
 }

@@ -1,4 +1,4 @@
-//! Volumes as other systems and pulled plugs leave them.
+//! Volumes as other systems and unplugged devices leave them.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn volume(cluster: u32, names: &[(&str, usize)]) -> Vec<u8> {
     image
 }
 
-/// Mends, and asserts that nothing is left and all checkers are content.
+/// Repairs, and asserts that no finding stays and all checkers pass.
 #[track_caller]
 fn mended(bytes: Vec<u8>, what: &str) -> (Vec<u8>, Vec<Kind>) {
     let (after, summary, findings) = mend(bytes);
@@ -62,7 +62,7 @@ fn a_set_far_behind_the_end_of_a_directory_is_found_and_cleared() {
         assert_eq!(kinds, [Kind::BehindEnd]);
         assert_eq!(files(&after).keys().collect::<Vec<_>>(), ["/a.txt"]);
     }
-    // One with data of its own gets its name back.
+    // A file with its own data gets its name back.
     image = volume(128 << 10, &[("a.txt", 1), ("old.jpg", 9)]);
     let at = set_of(&image, "old.jpg");
     image.copy_within(at..at + 96, map.at(map.root) + (100 << 10));
@@ -71,8 +71,8 @@ fn a_set_far_behind_the_end_of_a_directory_is_found_and_cleared() {
     assert_eq!(files(&after)["/old.jpg"], Some(vec![b'x'; 9]));
 }
 
-/// Makes a file empty as a pulled stick leaves it: its set names the first cluster, and its clusters are
-/// marked used.
+/// Empties a file like an unplugged stick does: its set still names the first cluster, and its
+/// clusters are marked used.
 fn yank(image: &mut [u8], path: &str, flags: u8) {
     let at = set_of(image, path);
     image[at + 33] = flags;
@@ -84,7 +84,7 @@ fn yank(image: &mut [u8], path: &str, flags: u8) {
 #[test]
 fn an_empty_file_that_names_a_cluster_is_written_and_removed() {
     let mut image = volume(4 << 10, &[("clip", 9000), ("other", 9000), ("ok", 3)]);
-    // The flags of the set say that its clusters are adjacent, or not.
+    // The flags say whether the clusters are adjacent.
     for flags in [3, 1] {
         for name in ["clip", "other"] {
             yank(&mut image, name, flags);
@@ -120,7 +120,7 @@ fn an_empty_file_that_names_a_cluster_is_written_and_removed() {
         let node = fs.lookup(fs.root(), b"renamed").unwrap().unwrap();
         let source = forerun_io::MemorySource::new(after.clone());
         assert_eq!(read(&fs, &source, node), [7; 5000]);
-        // The clusters that were named belong to nothing that is known, and stay as they were.
+        // The named clusters belong to nothing known, and stay as they were.
         assert_eq!(free_of(&after), free - 2);
         let said = told(&after);
         assert!(
@@ -178,7 +178,7 @@ fn a_bitmap_is_made_from_the_tree() {
         gone[at..at + 32].fill(0);
         gone[at] = 5;
         gone[bits..bits + len].fill(0);
-        // Its entry leads into a file.
+        // The entry points into a file.
         let mut astray = image.clone();
         let of_file = u32_of(&image, set_of(&image, "whole.bin") + 52);
         put(&mut astray, at + 20, &of_file.to_le_bytes());
@@ -294,7 +294,7 @@ fn directories_without_a_name_are_found_without_a_bitmap() {
         let root = map.at(map.root);
         bytes[root..root + 512].fill(0);
         let (after, _) = mended(bytes, cluster);
-        // A file that only the lost sector named had its clusters in no other place.
+        // Clusters of files with entries only in the lost sector are found nowhere else.
         let below = before
             .into_iter()
             .filter(|(path, _)| path.starts_with("/dir/"));
@@ -384,7 +384,7 @@ fn a_rename_that_was_cut_is_an_error_for_check() {
         let way = said
             .iter()
             .any(|said| said.contains("interrupted the move of a set"));
-        // A checker that does not know the pointer finds neither name.
+        // A checker that ignores the pointer finds neither name.
         let source = forerun_io::MemorySource::new(bytes.clone());
         let report = forerun_testkit::exfat_judge::judge(&source).unwrap();
         let names = report
@@ -403,7 +403,7 @@ fn a_rename_that_was_cut_is_an_error_for_check() {
 fn a_set_mended_without_its_checksum_keeps_no_entry_that_nothing_vouches_for() {
     let Some(image) = filled("512") else { return };
     let map = Map::of(&image);
-    // The second name entry gets the type of an entry of a vendor, and an allocation.
+    // The second name entry gets a vendor type and an allocation.
     let mut bytes = image.clone();
     let at = set_of(&bytes, "directory 1 in the root");
     put(&mut bytes, at + 35, &[15]);

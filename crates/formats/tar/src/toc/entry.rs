@@ -1,4 +1,4 @@
-//! An entry of a table as it is written, and the member of the archive that it describes.
+//! Converts an entry of a table to a member of the archive.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::error::lossy;
 use crate::parser::{Kind, Member};
 use crate::pax::{XATTRS_MAX, can_be_xattr};
 
-/// An entry: a member of the archive, or a further piece of the one before. The names of the fields are those of
-/// the specifications.
+/// An entry: a member of the archive, or a further chunk of the previous member. Field names are
+/// those of the specifications.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TocEntry {
@@ -41,12 +41,12 @@ pub struct TocEntry {
 }
 
 impl TocEntry {
-    /// Returns whether it is a further piece of a file.
+    /// Returns whether the entry is a further chunk of a file.
     pub fn is_piece(&self) -> bool {
         self.kind == "chunk"
     }
 
-    /// Returns the path without slashes and dots in front.
+    /// Returns the path without leading slashes and dots.
     pub fn path(&self) -> &str {
         let mut path = self.name.as_str();
         while let Some(rest) = path.strip_prefix("./").or_else(|| path.strip_prefix('/')) {
@@ -55,7 +55,8 @@ impl TocEntry {
         path
     }
 
-    /// Returns the member that it describes, the entry number `number`. `data` is what the tree keeps for a file.
+    /// Returns the member that the entry describes. `number` is the position of the entry, and
+    /// `data` the value that the tree stores for a file.
     pub fn member(self, number: u64, data: u64) -> Result<Member, EntryCheck> {
         let kind = match self.kind.as_str() {
             "dir" => Kind::Node(FileType::Directory),
@@ -113,7 +114,7 @@ fn narrow(field: &'static str, value: u64) -> Result<u32, EntryCheck> {
     })
 }
 
-/// Parses a time of RFC 3339. None is the epoch.
+/// Parses a time of RFC 3339. An empty text is the epoch.
 pub fn time(text: &str) -> Result<Timestamp, EntryCheck> {
     const SECOND: i128 = 1_000_000_000;
     let fail = || EntryCheck::Range {

@@ -1,4 +1,5 @@
-//! libarchive's `bsdtar` as an oracle, both ways: it writes archives that are read here, and unpacks those of the tests.
+//! libarchive's `bsdtar` as an oracle, in both directions: it writes archives that forerun reads,
+//! and unpacks the archives of the tests.
 
 use std::fs;
 use std::path::Path;
@@ -82,7 +83,7 @@ fn bsdtar_unpacks_what_the_driver_shows() {
         return;
     }
     let mut unpacked = TreeModel::of_host(&out).unwrap();
-    // No member describes these, so their owner and times are those of the unpacking.
+    // No member describes these directories, so their owner and times come from unpacking.
     for tree in [&mut shown, &mut unpacked] {
         tree.nodes
             .retain(|path, _| !matches!(&path[..], b"" | b"implied" | b"implied/deeper"));
@@ -90,7 +91,7 @@ fn bsdtar_unpacks_what_the_driver_shows() {
     unpacked.assert_same(&shown, &Keeps::EVERYTHING);
 }
 
-/// Returns the attributes of a host's file that hold access control lists.
+/// Returns the attributes of a host file that contain access control lists.
 fn host_acls(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     let names = [ACL_ACCESS, ACL_DEFAULT].map(|name| std::str::from_utf8(name).unwrap());
     let values = names.map(|name| Some((name.into(), xattr::get(path, name).unwrap()?)));
@@ -114,7 +115,7 @@ fn access_control_lists_of_bsdtar_are_those_of_the_files() {
         }
     }
     for program in ["tar", "bsdtar"] {
-        // GNU tar writes the names of users that this machine knows, bsdtar their numbers too.
+        // GNU tar writes the names of known users; bsdtar also writes their numbers.
         if program == "bsdtar" && !run("setfacl", &[&"-m", &"u:3:r", &tree.join("several")]) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Archives that lie: the exact errors, and mutations of every byte.
+//! Hostile archives: the exact errors, and mutations of every byte.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn damage_is_named_with_its_place() {
     huge[124..136].copy_from_slice(b"77777777777\0");
     sum(&mut huge);
     check(&archive(&[huge]), "more than 1048576");
-    // Without the size, the next header is not found.
+    // Without the size, the next header cannot be found.
     let size = [
         member(b'x', b"x", b"", &record("size", b"x")),
         member(b'0', b"a", b"", b"abcde"),
@@ -86,7 +86,7 @@ fn every_byte_may_be_anything() {
             let mut changed = bytes.clone();
             changed[at] = byte;
             in_time(|| fuzzing::walk(&changed));
-            // The same with a checksum that is right.
+            // The same change with a corrected checksum.
             sum(&mut changed[at / 512 * 512..]);
             in_time(|| fuzzing::walk(&changed));
         }
@@ -104,7 +104,7 @@ fn a_kept_index_may_hold_anything() {
         for byte in [0, 1, 0x7f, 0x80, 0xff] {
             let mut changed = seed.clone();
             changed[at] = byte;
-            // Where the index cannot be right, the archive is read, which is sound.
+            // If the stored index is invalid, the driver reads the archive, which is sound.
             in_time(|| fuzzing::kept(&changed));
         }
         assert!(in_time(|| fuzzing::kept(&seed[..at])).is_empty());
@@ -125,7 +125,7 @@ fn a_fault_at_any_read_is_an_error_once_and_forgotten() {
 fn sizes_that_no_file_can_have_are_refused() {
     let most = |size: u64| {
         let mut bytes = archive(&[member(b'0', b"name", b"", b"data")]);
-        // Numbers of any size are binary, with a mark before them.
+        // Large numbers are binary, with a mark before them.
         bytes[124..136].copy_from_slice(&[&[0x80, 0, 0, 0][..], &size.to_be_bytes()].concat());
         sum(&mut bytes);
         error(&bytes)

@@ -31,7 +31,7 @@ fn later_members_replace_earlier_ones() {
     let inside = member(b'0', b"a/b", b"", b"");
     let file = member(b'0', b"a", b"", b"");
     let dir = member(b'5', b"a/", b"", b"");
-    // tar removes no directory that has entries.
+    // tar does not remove a directory with entries.
     kinds(
         &[inside.clone(), file.clone()],
         &[("a", DIR), ("a/b", FILE)],
@@ -44,7 +44,7 @@ fn later_members_replace_earlier_ones() {
         0,
     );
     kinds(&[inside.clone(), dir], &[("a/b", FILE)], 0);
-    // A file is no parent.
+    // A file cannot be a parent.
     kinds(&[file, inside], &[("a", FILE), ("a/b", None)], 1);
 }
 
@@ -181,7 +181,7 @@ fn directories_that_only_paths_name_are_implied() {
     }
 }
 
-/// Creates a member whose header is changed before its checksum is set.
+/// Returns a member whose header is changed before its checksum is computed.
 fn changed(kind: u8, name: &[u8], data: &[u8], fields: &[(usize, &[u8])]) -> Vec<u8> {
     let mut made = member(kind, name, b"", data);
     for (at, bytes) in fields {
@@ -222,7 +222,7 @@ fn a_field_that_is_no_number_costs_its_member_only() {
     let fields: &[(usize, &[u8])] = &[(329, b"99999999")];
     let members = [changed(b'3', b"a", b"", fields), last()];
     kinds(&members, &[("a", None), ("last", FILE)], 1);
-    // A time is not worth a member.
+    // A bad time does not make a member invalid.
     let fields: &[(usize, &[u8])] = &[(136, b"999999999999")];
     let members = [changed(b'0', b"a", b"data", fields), last()];
     kinds(&members, &[("a", FILE), ("last", FILE)], 1);
@@ -251,7 +251,7 @@ fn records_that_are_not_valid_cost_as_little_as_they_can() {
     ] {
         check(&record(key, value), kind, 1);
     }
-    // What follows a damaged record is not known, and may be the name.
+    // Records after a damaged one are unknown, and may include the name.
     check(b"9 a=b\n", None, 1);
     check(b"", FILE, 0);
 }
@@ -262,7 +262,7 @@ fn an_extended_header_replaces_the_one_before_it() {
         member(b'x', b"x", b"", &record("path", b"first")),
         member(b'x', b"x", b"", &record("linkpath", b"target")),
         member(b'2', b"link", b"", b""),
-        // One of no file.
+        // This extended header belongs to no file.
         member(b'x', b"x", b"", &record("path", b"none")),
         vec![0; 512],
         member(b'0', b"last", b"", b""),
@@ -317,7 +317,7 @@ fn a_map_that_is_not_valid_costs_its_file_only() {
             record("GNU.sparse.minor", b"0"),
             record("GNU.sparse.realsize", b"10"),
         ];
-        // Three bytes of data that no piece names are no padding.
+        // Three data bytes outside of all ranges are more than padding.
         map.resize(1500, 1);
         let members = [
             member(b'x', b"x", b"", &records.concat()),
@@ -330,7 +330,7 @@ fn a_map_that_is_not_valid_costs_its_file_only() {
 
 #[test]
 fn the_size_of_a_sparse_file_may_be_its_length() {
-    // bsdtar writes that for files of 8 GiB and more.
+    // bsdtar writes this for files of 8 GiB and more.
     let records = [
         record("size", b"10737418244"),
         record("GNU.sparse.major", b"1"),

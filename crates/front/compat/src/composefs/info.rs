@@ -1,4 +1,4 @@
-//! `composefs-info`: lists what composefs images hold and refer to.
+//! `composefs-info`: lists the contents and objects of composefs images.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -64,11 +64,10 @@ pub const TABLE: &[Opt<Choices>] = options! {
     });
 };
 
-/// The options of a command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Choices {
     basedir: Option<PathBuf>,
-    /// Entries of the root that are looked at; all where there is none.
+    /// Names of root entries to process; all if empty.
     filter: Vec<Vec<u8>>,
     digest: Algorithm,
 }
@@ -80,7 +79,7 @@ impl Choices {
     }
 }
 
-/// The work that is asked for.
+/// The requested work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InfoWork {
     List,
@@ -90,7 +89,6 @@ enum InfoWork {
     Measure,
 }
 
-/// The commands and their names.
 const COMMANDS: &[(&str, InfoWork)] = &[
     ("ls", InfoWork::List),
     ("dump", InfoWork::Dump),
@@ -99,7 +97,7 @@ const COMMANDS: &[(&str, InfoWork)] = &[
     ("measure-file", InfoWork::Measure),
 ];
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, PartialEq, Eq)]
 struct ComposefsInfo {
     work: InfoWork,
@@ -210,7 +208,7 @@ fn look(context: &Context, call: &ComposefsInfo) -> Result<()> {
     out.finish()
 }
 
-/// Returns whether the store has a regular file at a path that an image gives.
+/// Returns whether the store has a regular file at a path from an image.
 fn is_in(store: &ObjectStore, path: &[u8]) -> Result<bool> {
     let Some(payload) = Payload::parse(path) else {
         return Ok(false);
@@ -225,7 +223,7 @@ fn driver(image: &Image) -> Result<&Composefs> {
     driver.ok_or_else(|| Failure::usage("the image was opened as another format"))
 }
 
-/// Passes each node that the options choose, with its path without a slash before it.
+/// Passes each node that the options select, with its path without a leading slash.
 fn each_node(
     image: &Image,
     choices: &Choices,
@@ -243,7 +241,7 @@ fn each_node(
     Ok(())
 }
 
-/// Prints the files, with a tab and the object or the target behind the names.
+/// Prints the files. After a tab follows the object or the link target.
 fn list(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
     let fs = driver(image)?;
     each_node(image, choices, &mut |path, node, metadata| {
@@ -270,7 +268,7 @@ fn list(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
     })
 }
 
-/// Prints a line with all that the image has for each node.
+/// Prints a dump line for each node.
 fn dump(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
     let fs = driver(image)?;
     let reader = image.reader();

@@ -104,13 +104,13 @@ fn up_to(most: u32, value: &options::Value<'_>) -> Parsed<u32> {
     Ok(number)
 }
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default)]
 pub struct MkComposefs {
     source: PathBuf,
-    /// Nothing where only the digest is wanted.
+    /// `None` if only the digest is wanted.
     image: Option<PathBuf>,
-    /// The source is a dump, in which objects and attributes are as they shall be.
+    /// The source is a dump, which states objects and attributes as they must be.
     from_file: bool,
     print_digest: bool,
     only: bool,
@@ -205,7 +205,8 @@ fn build(context: &Context, call: &MkComposefs) -> Result {
     };
     let sandbox = match &call.options.objects {
         Some(store) => {
-            // A rule needs a directory. If it cannot be made, the writer reports that.
+            // The sandbox rule needs an existing directory. If it cannot be created, the writer
+            // reports that.
             let _made = std::fs::create_dir_all(store);
             sandbox.write_below(store).keep(NAMES)
         }
@@ -267,7 +268,7 @@ fn check_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the tree of a directory, and changes it as the options say.
+/// Reads the tree of a directory, and applies the options to it.
 fn tree_of(call: &MkComposefs, skip: Vec<(u64, u64)>) -> Result<Tree> {
     let options = ScanOptions {
         xattrs: !call.skip_xattrs,
@@ -279,7 +280,8 @@ fn tree_of(call: &MkComposefs, skip: Vec<(u64, u64)>) -> Result<Tree> {
     Ok(tree)
 }
 
-/// Writes the image of a tree, whose contents a dump has placed already where `files` is given.
+/// Writes the image of a tree. `files` has the locations of the contents if the tree comes from a
+/// dump.
 fn write(
     writer: &Writer,
     call: &MkComposefs,
@@ -294,7 +296,7 @@ fn write(
     })
 }
 
-/// An output of which only the digest is wanted.
+/// An output for runs that need only the digest.
 struct Discarded;
 
 impl std::io::Write for Discarded {
@@ -313,7 +315,7 @@ impl ImageOutput for Discarded {
     }
 }
 
-/// Changes the tree as the options say.
+/// Applies the options to the tree.
 fn change(call: &MkComposefs, tree: &mut Tree) -> Result<()> {
     if call.use_epoch {
         let epoch = Timestamp {

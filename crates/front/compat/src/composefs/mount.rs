@@ -1,4 +1,4 @@
-//! `mount.composefs`: mounts of composefs images, as mount(8) and scripts call it.
+//! `mount.composefs`: mounts composefs images for mount(8) and scripts.
 
 use std::ffi::OsString;
 
@@ -44,11 +44,11 @@ pub const TABLE: &[Opt<ComposefsMount>] = options! {
     "-n" | "-v" | "-s" => Nothing;
 };
 
-/// Mount options that `forerun mount` has not, or under another name.
+/// Mount options that `forerun mount` lacks, or has under another name.
 pub const WORDS: &[Opt<ComposefsMount>] = options! {
     "noverity" | "tryverity" | "rw" => Nothing;
     "verity" => Set(|call| call.options.push("verity=require".to_string()));
-    // An image whose digest is known vouches for its objects.
+    // An image with a known digest proves its objects.
     "digest=" => Value("", |call, value| {
         call.options.push(format!("digest={}", value.text()));
         call.options.push("verity=require".to_string());
@@ -71,7 +71,7 @@ pub const WORDS: &[Opt<ComposefsMount>] = options! {
     "idmap=" | "objects=" => Word(|_, word, _| mistake(&format!("unsupported option {word}")));
 };
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ComposefsMount {
     image: OsString,
@@ -106,7 +106,7 @@ fn parse(words: &[OsString]) -> Parsed<ComposefsMount> {
     }
 }
 
-/// Mounts. Returns the exit status.
+/// Mounts the image. Returns the exit status.
 pub fn run(start: &Start<'_>) -> u8 {
     let call = match parse(start.words) {
         Ok(call) => call,
@@ -115,7 +115,7 @@ pub fn run(start: &Start<'_>) -> u8 {
     if call.fake {
         return DONE;
     }
-    // Only the kernel writes to a layer.
+    // Only the kernel can write to a layer.
     let server = if call.is_writable {
         "via=kernel"
     } else {

@@ -123,7 +123,7 @@ fn check_source(source: &Path) -> Result<()> {
     }
 }
 
-/// Reads all but the contents of files. `skip`: files by device and inode number.
+/// Reads everything except the contents of files. `skip` lists files by device and inode number.
 fn read(call: &MkErofs, archive: Option<Archive>, skip: Vec<(u64, u64)>) -> Result<Tree> {
     let exclude = excluded(call);
     Ok(match archive {
@@ -148,7 +148,7 @@ fn read(call: &MkErofs, archive: Option<Archive>, skip: Vec<(u64, u64)>) -> Resu
     })
 }
 
-/// Returns the patterns of paths that are left out.
+/// Returns the patterns of excluded paths.
 fn excluded(call: &MkErofs) -> Patterns {
     if call.exclude_paths.is_empty() && call.exclude_regexes.is_empty() {
         return Patterns::default();
@@ -159,7 +159,7 @@ fn excluded(call: &MkErofs) -> Patterns {
     })
 }
 
-/// Changes the tree as the options say.
+/// Applies the options to the tree.
 fn change(call: &MkErofs, tree: &mut Tree) -> Result<()> {
     if call.aufs {
         overlay_whiteouts(tree)?;

@@ -1,4 +1,4 @@
-//! A command line of `mksquashfs` or `sqfstar` that can be followed.
+//! A valid command line of `mksquashfs` or `sqfstar`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub enum Definition {
     File(OsString),
 }
 
-/// A time of the image, its root or all entries.
+/// A time of the image, of its root or of all entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MakeTime {
     Seconds(u32),
@@ -24,10 +24,10 @@ pub enum MakeTime {
     Latest,
 }
 
-/// An option of the compressor, with its value.
+/// A compressor option with its value.
 pub type CompressorWord = (String, Option<OsString>);
 
-/// A command line that can be followed.
+/// A valid command line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MakeCall {
     pub sources: Vec<OsString>,
@@ -47,7 +47,7 @@ pub struct MakeCall {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub owner_offset: u32,
-    /// Owners and modes of definitions stay as they are.
+    /// Definitions apply last, so that their owners and modes stay.
     pub definitions_last: bool,
     pub exports: bool,
     pub sparse: bool,

@@ -11,14 +11,14 @@ use super::{MakeEnded, stop};
 /// The times that options and the environment set.
 pub struct MakeTimes {
     image: MakeTime,
-    /// The time of entries that have none of their own.
+    /// The time of entries without their own.
     unset: MakeTime,
-    /// Later times are set to this.
+    /// Upper bound: later times are set to this.
     latest: Option<u32>,
 }
 
 impl MakeTimes {
-    /// Reads `SOURCE_DATE_EPOCH`, which options for the same contradict.
+    /// Reads `SOURCE_DATE_EPOCH`, which excludes options for the same times.
     pub fn new(call: &MakeCall) -> MakeEnded<Self> {
         let is_set = |time| matches!(time, Some(MakeTime::Seconds(_)));
         let latest = match std::env::var_os("SOURCE_DATE_EPOCH") {
@@ -49,7 +49,7 @@ impl MakeTimes {
         })
     }
 
-    /// Returns the time of the superblock; nothing for the latest of the entries.
+    /// Returns the time of the superblock; `None` means the latest time of the entries.
     pub const fn of_image(&self) -> Option<u32> {
         match self.image {
             MakeTime::Seconds(seconds) => Some(seconds),
@@ -57,7 +57,7 @@ impl MakeTimes {
         }
     }
 
-    /// Returns the time of entries that have none of their own.
+    /// Returns the time of entries without their own.
     pub fn unset(&self, tree: &Tree) -> Timestamp {
         self.unset.of(tree)
     }
@@ -79,14 +79,14 @@ impl MakeTime {
     }
 }
 
-/// Returns the seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> u32 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = elapsed.map_or(0, |elapsed| elapsed.as_secs());
     u32::try_from(now).unwrap_or(u32::MAX)
 }
 
-/// Changes what was read, before definitions change it.
+/// Changes the tree before definitions are applied.
 pub fn begin(call: &MakeCall, tree: &mut Tree) -> MakeEnded<()> {
     let [include, exclude] =
         [&call.xattrs_include, &call.xattrs_exclude].map(|expression| expression.as_deref());
@@ -100,7 +100,7 @@ pub fn begin(call: &MakeCall, tree: &mut Tree) -> MakeEnded<()> {
     Ok(())
 }
 
-/// Changes the whole tree.
+/// Changes the whole tree after all definitions.
 pub fn finish(call: &MakeCall, times: &MakeTimes, tree: &mut Tree) -> MakeEnded<()> {
     if !call.definitions_last {
         change_owners_and_modes(call, tree);

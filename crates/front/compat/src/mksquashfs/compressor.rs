@@ -1,4 +1,4 @@
-//! The compressor of an image, by `-comp` and the options that begin with `-X`.
+//! The compressor of an image, from `-comp` and the options that begin with `-X`.
 
 use std::ffi::OsStr;
 
@@ -72,7 +72,6 @@ const ALGORITHMS: &[(&str, LzoAlgorithm)] = &[
     ("lzo1x_999", LzoAlgorithm::Lzo1x999),
 ];
 
-/// Returns the name of the compressor.
 pub fn name(call: &MakeCall) -> &str {
     call.compressor.as_deref().unwrap_or("gzip")
 }
@@ -230,7 +229,7 @@ fn within(
     }
 }
 
-/// Returns what a list with commas names; nothing if one of the names is not known.
+/// Converts a list with commas to its values; `None` if a name is unknown.
 fn named<T: Copy>(list: &OsStr, known: &[(&str, T)]) -> Option<Vec<T>> {
     let find = |name: &str| {
         let mut known = known.iter();
@@ -241,7 +240,7 @@ fn named<T: Copy>(list: &OsStr, known: &[(&str, T)]) -> Option<Vec<T>> {
     list.to_str()?.split(',').map(find).collect()
 }
 
-/// Parses a size of the dictionary: bytes, or a percentage of a block.
+/// Parses a dictionary size: bytes, or a percentage of a block.
 fn dictionary(value: &OsStr, block: u32) -> Parsed<u32> {
     const UNSUPPORTED: &str =
         "xz: -Xdict-size is an unsupported value, dict-size must be storable in xz header

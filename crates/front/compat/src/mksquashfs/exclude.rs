@@ -11,7 +11,7 @@ use super::{MakeEnded, stop};
 use crate::path_list;
 use crate::pattern::{PathExcludes, Syntax};
 
-/// Entries that are left out.
+/// Excluded entries.
 #[derive(Default)]
 pub struct Excluded {
     pub patterns: Patterns,
@@ -20,7 +20,7 @@ pub struct Excluded {
 }
 
 impl Excluded {
-    /// Reads the lists, and finds the files that are named.
+    /// Reads the exclude lists, and finds the files that they name.
     pub fn new(call: &MakeCall) -> MakeEnded<Self> {
         let mut paths = call.excludes.clone();
         for file in &call.exclude_files {
@@ -72,13 +72,13 @@ impl Excluded {
     }
 }
 
-/// Returns whether a path starts at the root or the directory of the process, not at a source.
+/// Returns whether a path is relative to the root or the working directory, not to a source.
 pub fn is_of_process(path: &[u8]) -> bool {
     let starts: [&[u8]; 3] = [b"/", b"./", b"../"];
     starts.iter().any(|start| path.starts_with(start))
 }
 
-/// Returns the places of the host that a path of the command line stands for.
+/// Returns the host paths that a path of the command line may mean.
 pub fn places(call: &MakeCall, path: &[u8]) -> Vec<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(path));

@@ -1,6 +1,6 @@
 //! `mksquashfs` and `sqfstar`: make SquashFS images of directories, files and tar archives.
 //!
-//! Exit codes: 0 done; 1 nothing was made. The file that was there before stays in this case.
+//! Exit codes: 0 success; 1 nothing was written. An existing output file then stays unchanged.
 
 mod call;
 mod changes;
@@ -44,14 +44,14 @@ pub use options::{MKSQUASHFS, SQFSTAR, TABLE};
 
 const DONE: u8 = 0;
 const FATAL: u8 = 1;
-/// Contents in memory at a time are at most this, as without `-mem`.
+/// Maximum number of bytes of contents in memory, which is also the default without `-mem`.
 const MEMORY: u64 = 64 << 20;
 
 /// The reason why the program stops.
 enum MakeStop {
-    /// The message, as it is printed.
+    /// The message to print.
     Message(String),
-    /// A failure of forerun's own.
+    /// A failure from forerun.
     Failure(Box<Failure>),
 }
 
@@ -105,7 +105,7 @@ pub fn run(name: &OsStr, words: &[OsString], tool: Tool) -> u8 {
     }
 }
 
-/// Returns the writer with all options but the priorities.
+/// Returns the writer options except the priorities.
 fn writer(call: &MakeCall, program: &str) -> Parsed<SquashfsOptions> {
     let memory = call.memory.map_or(0, |bytes| (bytes / 4).min(MEMORY));
     let options = SquashfsOptions {
@@ -137,7 +137,7 @@ fn make(context: &Context, call: &MakeCall, mut options: SquashfsOptions) -> Mak
     let excluded = exclude::Excluded::new(call)?;
     let output = output_path(call);
     refuse_output(call, &output)?;
-    // Before the process gives up the right to read files of the system.
+    // Read before the process enters its sandbox, which hides system files.
     let names = Names::read();
     interrupt::defer();
     let old = output.metadata().ok();
@@ -181,7 +181,7 @@ fn make(context: &Context, call: &MakeCall, mut options: SquashfsOptions) -> Mak
     Ok(())
 }
 
-/// Returns the path of the image: `-` is the name of a file here.
+/// Returns the path of the image. `-` is an ordinary file name here.
 fn output_path(call: &MakeCall) -> PathBuf {
     match call.output.as_bytes() {
         b"-" => PathBuf::from("./-"),
@@ -189,7 +189,7 @@ fn output_path(call: &MakeCall) -> PathBuf {
     }
 }
 
-/// Refuses an output that is there, unless it is to be replaced: nothing is appended to images.
+/// Refuses an existing output unless it must be replaced: forerun does not append to images.
 fn refuse_output(call: &MakeCall, output: &Path) -> MakeEnded<()> {
     let metadata = match output.metadata() {
         Ok(metadata) => metadata,
@@ -222,7 +222,7 @@ fn refuse_output(call: &MakeCall, output: &Path) -> MakeEnded<()> {
     })
 }
 
-/// Exits of failures that the program tells and ignores.
+/// Exit codes of failures that the program reports and ignores.
 const fn is_of_source(exit: Exit) -> bool {
     matches!(exit, Exit::Source | Exit::Partial)
 }

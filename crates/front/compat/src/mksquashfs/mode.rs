@@ -1,8 +1,8 @@
-//! Changes of permissions, in octal or in symbols as chmod(1) has them.
+//! Changes of permissions, in octal or in the symbols of chmod(1).
 
 const ALL: u16 = 0o7777;
 
-/// The steps of a change, in their order.
+/// The steps of a change in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModeChange(Vec<Step>);
 
@@ -25,10 +25,10 @@ enum Operation {
 enum Bits {
     Fixed {
         bits: u16,
-        /// `X`: execution too, of directories and of files that some may execute.
+        /// `X`: also execution, for directories and for files that someone may execute.
         search: bool,
     },
-    /// Those of the owner, the group or others, which are this many bits from the right.
+    /// The bits of the owner, the group or others, shifted right by this number.
     Of(u16),
 }
 
@@ -72,7 +72,7 @@ impl ModeChange {
     }
 }
 
-/// Parses `[ugoa]*` and the operations behind it, each with `[rwxXst]*` or one of `ugo`.
+/// Parses `[ugoa]*` and the operations after it, each with `[rwxXst]*` or one of `ugo`.
 fn clause(text: &str, steps: &mut Vec<Step>) -> Option<()> {
     let operations = text.trim_start_matches(['u', 'g', 'o', 'a']);
     let whose = text.strip_suffix(operations)?;

@@ -15,12 +15,12 @@ use crate::extended::extended;
 use crate::options::Effect::{Help, Nothing, Set, Value, Version, Word};
 use crate::options::{self, Grammar, Opt, Options, Parsed, Refusal, options};
 
-/// The program whose command line it is.
+/// The program of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// Sources and the image, then options.
     Mksquashfs,
-    /// Options, then the image and what is left out of the archive.
+    /// Options, then the image and the excludes.
     Sqfstar,
 }
 
@@ -208,7 +208,7 @@ const LAYOUT_ACTIONS: &[&str] = &[
     "noop",
 ];
 
-/// The options of `mksquashfs` alone.
+/// The options of `mksquashfs` only.
 pub const MKSQUASHFS: &[Opt<MakeCall>] = options! {
     "-tar" => Set(|call| {
         (call.tar, call.exports) = (true, false);
@@ -240,16 +240,16 @@ pub const MKSQUASHFS: &[Opt<MakeCall>] = options! {
     "-max-depth" => Value("{} missing or invalid value", |call, value| value.set_number(&mut call.max_depth));
     "-noappend" => Set(|call| call.replace = true);
     "-no-recovery" => Nothing;
-    // Nothing is appended to, so there is nothing to recover.
+    // forerun does not append to images, so there is nothing to recover.
     "-recovery-path" => Value("{} missing pathname", |_, _| Ok(()));
 };
 
-/// The options of `sqfstar` alone.
+/// The options of `sqfstar` only.
 pub const SQFSTAR: &[Opt<MakeCall>] = options! {
     "-force" => Set(|call| call.replace = true);
 };
 
-/// Parses the words after the program's name.
+/// Parses the arguments after the program's name.
 pub fn parse(tool: Tool, program: &str, words: &[OsString]) -> Parsed<MakeCall> {
     let is_tar = tool == Tool::Sqfstar;
     let mut call = MakeCall {
@@ -334,7 +334,7 @@ fn time(value: &options::Value<'_>) -> Parsed<MakeTime> {
         .ok_or_else(|| value.invalid())
 }
 
-/// Translates an expression of the C library for the crate.
+/// Translates a regular expression of the C library for the crate.
 fn expression(value: &options::Value<'_>) -> Parsed<String> {
     match extended(value.given.as_bytes()) {
         Some(expression) => Ok(expression),

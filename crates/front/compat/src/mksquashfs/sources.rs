@@ -1,4 +1,4 @@
-//! The sources of an image, and the tree that they make.
+//! The sources of an image, and the tree that they form.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -21,16 +21,16 @@ use crate::confine::{TREES, directory_of};
 use crate::error::{Failure, reason};
 use crate::{archive_limits, complain, read_archive};
 
-/// The permissions of a root directory that is none of the sources.
+/// The permissions of a root directory that is not one of the sources.
 const ROOT_MODE: u16 = 0o777;
 
-/// Marks directories that have no time of their own.
+/// Marks directories without their own time.
 const UNSET: Timestamp = Timestamp {
     seconds: i64::MIN,
     nanoseconds: 0,
 };
 
-/// The message about an archive without a byte.
+/// The message about an empty archive.
 const TRUNCATED: &str =
     "Unexpected EOF (end of file), the tarfile appears to be truncated or corrupted
 FATAL ERROR: Error occurred reading tar file.  Aborting";
@@ -40,14 +40,14 @@ pub enum MakeSources {
     /// A tar archive on standard input.
     Archive,
     Definitions,
-    /// A directory, which is the root of the image.
+    /// A directory, which becomes the root of the image.
     Root(PathBuf),
     /// Files and directories in the root.
     Several(Vec<NamedSource>),
 }
 
 impl MakeSources {
-    /// Looks at the sources, and gives each a name of its own.
+    /// Examines the sources, and gives each a unique name.
     pub fn new(call: &MakeCall) -> MakeEnded<Self> {
         if call.tar {
             return Ok(Self::Archive);
@@ -83,7 +83,7 @@ impl MakeSources {
         }
     }
 
-    /// Returns the path in the tree of a file of the host.
+    /// Returns the path in the tree of a host file.
     pub fn in_tree(&self, file: &Path) -> Option<Vec<u8>> {
         let file = std::path::absolute(file).ok()?;
         let below = |source: &Path| {
@@ -104,7 +104,7 @@ impl MakeSources {
         }
     }
 
-    /// Returns the sandbox for reading them.
+    /// Returns the sandbox that permits reading the sources.
     pub fn sandbox(&self, call: &MakeCall) -> Sandbox {
         let sandbox = Sandbox::new().write_below(forerun::build::spool_dir());
         let sandbox = match self {
@@ -128,7 +128,7 @@ impl MakeSources {
         }
     }
 
-    /// Reads all but the contents of files.
+    /// Reads everything except the contents of files.
     pub fn read(
         &self,
         call: &MakeCall,
@@ -225,7 +225,7 @@ impl MakeSources {
     }
 }
 
-/// Tells of a file that is left out.
+/// Reports a file that is skipped.
 pub fn ignore(failure: &Failure) {
     let text = crate::in_one_line(failure);
     complain(&format!("Failed to read {text}, leaving it out"));
@@ -253,7 +253,8 @@ fn archive(exclude: Patterns, now: Timestamp) -> MakeEnded<Tree> {
 
 fn makes_root(definition: &Definition) -> bool {
     match definition {
-        // The file is read later; if it makes no root, the root has the attributes of a new one.
+        // The file is read later. If it does not create a root, the root has the attributes of a
+        // new directory.
         Definition::File(_) => true,
         Definition::Line(line) => {
             let mut words = line.split(u8::is_ascii_whitespace);
@@ -263,14 +264,14 @@ fn makes_root(definition: &Definition) -> bool {
     }
 }
 
-/// Returns the last name of a path, which is that of a directory where the path ends with `.` or `..`.
+/// Returns the last name of a path; that of the directory if the path ends with `.` or `..`.
 fn base_name(path: &Path) -> MakeEnded<Vec<u8>> {
     if let Some(name) = path.file_name().filter(|_| !ends_with_dot(path)) {
         return Ok(name.as_bytes().to_vec());
     }
     let whole = path.canonicalize();
     let whole = whole.map_err(|error| Failure::source(&error).of(path.display()))?;
-    // The root of the system has no name. It is only given alone.
+    // The root of the system has no name. It can only be the single source.
     let name = whole.file_name().map(OsStrExt::as_bytes);
     Ok(name.unwrap_or(b"root").to_vec())
 }
@@ -281,7 +282,7 @@ fn ends_with_dot(path: &Path) -> bool {
     last == Some(b".")
 }
 
-/// Returns the name, with a number behind it where it is taken.
+/// Returns the name, with a number appended if it is in use.
 fn free_name(name: Vec<u8>, taken: &mut HashSet<Vec<u8>>) -> Vec<u8> {
     let mut free = name.clone();
     let mut number = 0_u64;

@@ -12,7 +12,7 @@ use crate::escape::escape;
 use crate::names::Names;
 use crate::output::Output;
 
-/// Prints what is about to be made.
+/// Prints the text before the image is written.
 pub fn begin(call: &MakeCall, output: &Path) -> Result<()> {
     let available = || std::thread::available_parallelism().map_or(1, usize::from);
     let processors = call.processors.map_or_else(available, usize::from);
@@ -24,7 +24,7 @@ pub fn begin(call: &MakeCall, output: &Path) -> Result<()> {
     ))
 }
 
-/// Prints what was made.
+/// Prints the text after the image is written.
 pub fn end(call: &MakeCall, names: &Names, tree: &Tree, len: u64) -> Result<()> {
     let how = |compressed| {
         if compressed {
@@ -107,7 +107,7 @@ fn counts(names: &Names, tree: &Tree) -> Vec<String> {
     let mut counts = Counts::default();
     counts.add(tree, Tree::ROOT);
     walk(tree, &mut |_, index, _| {
-        // A directory is visited last, after what is in it; the root was counted.
+        // A directory is visited after its contents; the root was already counted.
         if index != Tree::ROOT {
             counts.add(tree, index);
         }
@@ -132,7 +132,7 @@ fn counts(names: &Names, tree: &Tree) -> Vec<String> {
     lines
 }
 
-/// Returns a line for each entry, those of a directory before it.
+/// Returns a line for each entry. The contents of a directory come before it.
 pub fn list(tree: &Tree) -> String {
     let mut text = String::new();
     walk(tree, &mut |path, index, is_repeated| {
@@ -161,8 +161,8 @@ pub fn list(tree: &Tree) -> String {
     text
 }
 
-/// Visits each name, directories after what is in them, the root last. Says whether the node was visited
-/// under another name.
+/// Visits each name; directories after their contents, the root last. Says whether the node was
+/// visited under another name.
 fn walk(tree: &Tree, visit: &mut dyn FnMut(&[u8], NodeIndex, bool)) {
     let mut path = Vec::new();
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! An entry of a zTOC, and the member of the archive that it describes.
+//! Converts an entry of a zTOC to a member of the archive.
 
 use forerun_vfs::{Device, FileType};
 
@@ -11,10 +11,10 @@ use crate::toc::entry::time;
 use crate::toc::error::EntryCheck;
 use forerun_io::{u16_from, u64_from};
 
-/// Memory that an entry takes beside its texts.
+/// Memory of an entry in addition to its strings.
 const FIXED: usize = 64;
 
-/// An entry: `FileMetadata`.
+/// The table `FileMetadata`.
 pub struct ZtocEntry<'b> {
     pub name: &'b [u8],
     kind: &'b [u8],
@@ -27,11 +27,11 @@ pub struct ZtocEntry<'b> {
     modified: &'b [u8],
     major: i64,
     minor: i64,
-    /// The records of the extended header, all of them.
+    /// All records of the extended header.
     records: FlatList<'b>,
 }
 
-/// Why an entry describes no member.
+/// The reason why an entry describes no member.
 pub enum EntryError {
     Flat(BadFlat),
     Check(EntryCheck),
@@ -68,12 +68,12 @@ impl<'b> ZtocEntry<'b> {
         })
     }
 
-    /// Returns the bytes of its texts, about.
+    /// Returns the approximate memory of the entry's strings.
     pub fn held(&self) -> usize {
         self.name.len() + self.link.len() + (self.records.len() + 1) * FIXED
     }
 
-    /// Returns whether the archive has a map of holes for the file, which the table does not have.
+    /// Returns whether the archive has a sparse map for the file, which the table lacks.
     pub fn is_sparse(&self) -> Result<bool, BadFlat> {
         for record in self.records.tables() {
             if record?.bytes(0)?.starts_with(b"GNU.sparse.") {
@@ -83,7 +83,7 @@ impl<'b> ZtocEntry<'b> {
         Ok(false)
     }
 
-    /// Returns the member that it describes.
+    /// Returns the member that the entry describes.
     pub fn member(self) -> Result<Member, EntryError> {
         let kind = self.kind()?;
         let is_device = matches!(
@@ -100,7 +100,7 @@ impl<'b> ZtocEntry<'b> {
         };
         let size = match kind {
             Kind::Node(FileType::Regular) => narrow("uncompressed_size", self.size)?,
-            // Programs disagree about the size of what has no data.
+            // Programs disagree about the size field of members without data.
             Kind::Node(_) | Kind::HardLink => 0,
         };
         let data: u64 = narrow("uncompressed_offset", self.offset)?;
@@ -111,7 +111,7 @@ impl<'b> ZtocEntry<'b> {
         let modified = str::from_utf8(self.modified).unwrap_or("not UTF-8");
         let mut records = self.attributes()?;
         Ok(Member {
-            // The header is before the data, whatever other headers are before it.
+            // The header is directly before the data, after any extended headers.
             header,
             kind,
             mode: u16_from((self.mode & 0o7777).cast_unsigned()),
@@ -144,7 +144,7 @@ impl<'b> ZtocEntry<'b> {
         }))
     }
 
-    /// Returns the extended attributes. The other records are in fields of the entry.
+    /// Returns the extended attributes. The entry has fields for the other records.
     fn attributes(&self) -> Result<Records, EntryError> {
         let mut records = Records::default();
         for record in self.records.tables() {

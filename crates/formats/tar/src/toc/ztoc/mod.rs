@@ -1,8 +1,10 @@
-//! Tables of contents that SOCI makes of layers (zTOC): of a gzip archive as it is, in a blob of their own.
+//! SOCI tables of contents for layers (zTOC): each describes an unchanged gzip archive, and is a
+//! separate blob.
 //!
-//! They are a FlatBuffer. It has the members of the archive with their offsets in the decoded bytes, checkpoints at which
-//! decoding can start, and the digest of the stored bytes between two of these. `ztoc.fbs` of soci-snapshotter has the
-//! form; docs/formats/tar.md describes it.
+//! A zTOC is a FlatBuffer. It has the members of the archive with their offsets in the decoded
+//! bytes, checkpoints where decoding can start, and the digest of the stored bytes between two
+//! checkpoints. `ztoc.fbs` of soci-snapshotter defines the schema; docs/formats/tar.md describes
+//! it.
 
 mod entry;
 mod flat;
@@ -35,8 +37,9 @@ const GZIP: u8 = 1;
 pub struct SpanDigests(Vec<(u64, Sha)>);
 
 impl Verifier for SpanDigests {
-    /// Compares the stored bytes of a block with their digest. A header that the block begins with is in no span: where
-    /// it is altered so that it ends elsewhere, the rest has another digest.
+    /// Compares the stored bytes of a block with their digest. A gzip header at the start of the
+    /// block belongs to no span: if a change moves the end of the header, the rest has another
+    /// digest.
     fn verify_stored(&self, block: &EncodedBlock, stored: &[u8]) -> Result<()> {
         let found = self
             .0
@@ -67,19 +70,17 @@ impl Verifier for SpanDigests {
     }
 }
 
-/// An archive that is read by a zTOC.
+/// An archive with the index from its zTOC.
 pub struct ZtocArchive {
     pub index: Index,
     pub stream: Stream,
     pub digests: SpanDigests,
 }
 
-/// Opens an archive of `source_len` bytes by its table, which must have this digest. Reads nothing of the archive.
-///
-/// # Errors
-/// `Corrupt` for a table that has another digest, is of another archive, or says what cannot be; `Unsupported` for
-/// tables of other versions, of archives that are not compressed with gzip, and with sparse files, whose maps they do not
-/// have; `Limit`.
+/// Opens an archive of `source_len` bytes from its table, which must have the given digest. Reads
+/// nothing of the archive. Fails with `Corrupt` for a table with another digest, for another
+/// archive, or with invalid values. `Unsupported` for other versions, for archives not compressed
+/// with gzip, and for sparse files, whose maps the table lacks.
 pub fn open(
     source_len: u64,
     table: &Arc<[u8]>,
@@ -114,7 +115,7 @@ pub fn open(
     })
 }
 
-/// Returns the error of a buffer that refers outside of itself.
+/// Returns the error for a buffer that refers outside of itself.
 fn bad(error: BadFlat) -> Error {
     TocCheck::Flat { at: error.0 }.at(0)
 }
@@ -131,7 +132,7 @@ struct Document<'b> {
 }
 
 impl<'b> Document<'b> {
-    /// Reads `Ztoc`, its `TOC` and its `CompressionInfo`.
+    /// Reads the tables `Ztoc`, `TOC` and `CompressionInfo`.
     fn read(bytes: &'b [u8]) -> std::result::Result<Self, BadFlat> {
         let root = FlatTable::root(bytes)?;
         let toc = root.table(4)?.ok_or(BadFlat(0))?;
@@ -171,7 +172,7 @@ fn digests(
     Ok(SpanDigests(digests))
 }
 
-/// Makes the tree of the members, which lie one behind the other in `decoded_len` bytes.
+/// Builds the tree of the members, which follow each other in `decoded_len` bytes.
 fn index(
     entries: FlatList<'_>,
     decoded_len: u64,
@@ -183,7 +184,7 @@ fn index(
         len: decoded_len,
         ..Facts::default()
     };
-    // Entries may share their names, so these are bounded beside the tree.
+    // Entries may share their strings, so their memory is bounded separately from the tree.
     let mut read = Held::new(limits);
     let mut end = 0_u64;
     for (number, entry) in (0..).zip(entries.tables()) {
@@ -202,7 +203,7 @@ fn index(
             entry::EntryError::Flat(error) => bad(error),
             entry::EntryError::Check(what) => refused(what),
         })?;
-        // `decoded_len` is far from the largest number.
+        // `decoded_len` is far below the maximum.
         let least = end + u64_from(BLOCK);
         let is_aligned = member.data.is_multiple_of(u64_from(BLOCK));
         if member.data < least || !is_aligned || member.end > decoded_len {

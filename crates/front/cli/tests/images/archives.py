@@ -106,7 +106,6 @@ KINDS = {
     "sparse-0.1": pax(GNU__sparse__size=b"5000", GNU__sparse__numblocks=b"2", GNU__sparse__map=b"1000,512,4995,5", GNU__sparse__name=b"holes")
     + member(b"GNUSparseFile.1/holes", PIECES),
     "sparse-1.0": pax(GNU__sparse__realsize=b"5000", **NAMED_1_0) + member(b"GNUSparseFile.1/holes", MAP_1_0),
-    "sparse-long": pax(size=b"5000", GNU__sparse__realsize=b"5000", **NAMED_1_0) + member(b"GNUSparseFile.1/holes", MAP_1_0),
     "links": member(b"file", b"12") + member(b"hard", kind=b"1", link=b"file", size=2) + member(b"soft", kind=b"2", link=b"file") + member(b"fifo", kind=b"6"),
     "replaced": member(b"file", b"old") + member(b"dir/", kind=b"5", mode=octal(0o750, 8)) + member(b"./file", b"newer") + member(b"dir", b"a file now"),
     "not-replaced": member(b"dir/", kind=b"5", mode=octal(0o750, 8)) + member(b"dir/file", b"12") + member(b"dir", b"no file"),

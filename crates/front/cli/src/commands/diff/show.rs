@@ -138,7 +138,9 @@ fn fields(difference: &Difference, brief: bool) -> Value {
     object.insert("change".into(), change.into());
     if !brief {
         values(&mut object, &difference.change);
-        object.insert("privilege".into(), difference.change.privilege().into());
+        if let Some(privilege) = difference.change.privilege() {
+            object.insert("privilege".into(), privilege.into());
+        }
     }
     Value::Object(object)
 }

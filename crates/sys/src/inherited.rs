@@ -54,6 +54,7 @@ fn find() -> BTreeSet<RawFd> {
     let listed = fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_inherited = |number: &RawFd| {
+        // SAFETY: the call changes nothing.
         let flags = checked(unsafe { libc::fcntl(*number, libc::F_GETFD) });
         *number > 2 && flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
     };

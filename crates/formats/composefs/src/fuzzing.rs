@@ -6,20 +6,22 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_build::{BuildError, Content, NewNode, NodeKind, Tree};
-use forerun_io::{BlobId, MemorySource, Observer, ReadAt};
+use forerun_io::{BlobId, MemorySource, Observer, ReadAt, u64_from, usize_from};
 use forerun_vfs::{
-    BlobName, Blobs as _, Device, Error, FileType, Objects as _, OpenWith, ResolveBlob, Verity,
-    Walk, exercise,
+    BlobName, Blobs as _, Device, Error, FileSystem, FileType, NodeId, Objects as _, OpenWith,
+    Place, ResolveBlob, Verity, Walk, exercise,
 };
 
 pub use forerun_vfs::exercise::limits;
 
+use crate::dump::{DumpName, dump_line};
 use crate::gc::referenced;
 use crate::overlay::{Metacopy, Shown, escape, metacopy, read_metacopy, shown};
-use crate::write::{ComposefsOptions, FileData, Files, write, write_metadata};
+use crate::write::{ComposefsOptions, FileData, Files, read_dump, write, write_metadata};
 use crate::{Algorithm, Composefs, Digest, ObjectName, Payload};
 
 /// Parses `bytes` as the attributes that locate the contents of a file: a redirect, a digest, an
@@ -105,7 +107,6 @@ pub fn walk(bytes: &[u8]) -> Vec<Error> {
 
 /// Opens the object of each file, like a front end does when the file is opened.
 fn open_all(fs: &Composefs) -> Vec<Error> {
-    use forerun_vfs::{FileSystem, Place};
     let mut errors = Vec::new();
     for entry in Walk::new(fs, fs.root(), &limits()).flatten() {
         if !entry
@@ -119,7 +120,7 @@ fn open_all(fs: &Composefs) -> Vec<Error> {
             if let Place::Stored { blob, .. } = extent.place {
                 blobs.push(blob);
             }
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         });
         errors.extend(mapped.err());
         for blob in blobs.into_iter().filter(|&blob| blob != BlobId::IMAGE) {
@@ -130,7 +131,90 @@ fn open_all(fs: &Composefs) -> Vec<Error> {
     errors
 }
 
-/// Returns attributes in the form of images, as seeds.
+/// Parses `bytes` as a dump, and makes an image of it if the format can hold it. The dump of that image makes an image
+/// with the same dump.
+pub fn dump(bytes: &[u8]) {
+    let Ok((tree, files)) = read_dump(bytes) else {
+        return;
+    };
+    let Some(text) = dump_of_image(&tree, &files) else {
+        return;
+    };
+    let again = read_dump(&*text).ok();
+    let again = again.and_then(|(tree, files)| dump_of_image(&tree, &files));
+    assert_eq!(again, Some(text));
+}
+
+/// Makes an image and dumps it. Returns `None` if the format cannot hold the tree.
+fn dump_of_image(tree: &Tree, files: &Files) -> Option<Vec<u8>> {
+    let options = ComposefsOptions {
+        max_version: 0,
+        ..ComposefsOptions::default()
+    };
+    let mut image = Vec::new();
+    write_metadata(tree, files, &options, &mut image, &Arc::default()).ok()?;
+    let mut with = OpenWith::new(Arc::new(MemorySource::new(&*image)));
+    with.limits = limits();
+    let opened = Composefs::open(with);
+    assert!(opened.is_ok(), "an image that was just made does not open");
+    let fs = opened.ok()?;
+    let mut lines = Vec::new();
+    let mut seen: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
+    for entry in Walk::new(&fs, fs.root(), &limits()) {
+        // The limits are lower than those of a dump.
+        let entry = entry.ok()?;
+        let path = [b"/", &*entry.path].concat();
+        let link_to = seen.get(&entry.node).map(Vec::as_slice);
+        let name = DumpName {
+            path: &path,
+            link_to,
+        };
+        lines.extend(
+            dump_line(&fs, entry.node, &name, |len| {
+                inline(&fs, entry.node, len, &image)
+            })
+            .ok()?,
+        );
+        if !entry.metadata.is_ok_and(|metadata| metadata.is_dir()) {
+            seen.entry(entry.node).or_insert(path);
+        }
+    }
+    Some(lines)
+}
+
+/// Reads the contents of a file that an image holds.
+fn inline(fs: &Composefs, node: NodeId, len: usize, image: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut content = vec![0; len];
+    fs.map(node, 0..u64_from(len), &mut |extent| {
+        let Range { start, end } = extent.logical;
+        let out = &mut content[usize_from(start)..usize_from(end)];
+        match extent.place {
+            Place::Stored { offset, .. } => {
+                out.copy_from_slice(&image[usize_from(offset)..][..out.len()])
+            }
+            Place::Inline(bytes) => out.copy_from_slice(&bytes),
+            Place::Zero | Place::Encoded { .. } => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(content)
+}
+
+/// Creates dumps, as seeds.
+///
+/// # Errors
+/// None, because they are all in memory and small.
+pub fn dump_seeds() -> Result<Vec<(&'static str, Vec<u8>)>, BuildError> {
+    let (tree, files) = everything()?;
+    let links =
+        b"/ 4096 40755 2 0 0 0 -5.6 - - - user.a\\x3d=\\x00\\n\n/d 0 40755 2 0 0 0 5.0 - - -\n\
+        /d/f 2 100644 2 1 2 0 5.7 - \\x2d\\t - user.b=\n/a 0 @100644 2 0 0 0 0.0 /d/f - -\n\
+        /base 70 100644 1 1 2 0 5.7 etc/ssh - -\n/dev 0 20600 1 0 0 1048832 5.0 - - -\n";
+    let dumped = dump_of_image(&tree, &files).unwrap_or_default();
+    Ok(vec![("dumped", dumped), ("links", links.to_vec())])
+}
+
+/// Creates attributes as images have them, as seeds.
 #[must_use]
 pub fn attribute_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let digest = Algorithm::Sha256.digest(OBJECT);

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use forerun_composefs::fuzzing;
 use forerun_composefs::{Needed, ObjectStore, Objects};
 use forerun_io::MemorySource;
 use forerun_vfs::{FileType, OpenWith, Verity};
@@ -30,6 +31,28 @@ fn look(image: &[u8], store: &std::path::Path) {
             let _ = reader.open(entry.node);
             let _ = reader.read(entry.node, 0, 1 << 16);
         }
+    }
+}
+
+/// Checks dumps with any byte changed as well: they are refused, or their image has a dump that makes the same.
+#[test]
+fn the_dump_of_an_image_makes_the_same_dump() {
+    for text in [
+        include_str!("golden/every_kind.dump"),
+        include_str!("golden/shared_attributes.dump"),
+        include_str!("golden/whiteouts.dump"),
+    ] {
+        fuzzing::dump(text.as_bytes());
+        for at in 0..text.len() {
+            for value in [b' ', b'\\', b'7', b'@', b'\n', 0xff] {
+                let mut changed = text.as_bytes().to_vec();
+                changed[at] = value;
+                fuzzing::dump(&changed);
+            }
+        }
+    }
+    for (_, seed) in fuzzing::dump_seeds().unwrap() {
+        fuzzing::dump(&seed);
     }
 }
 

@@ -88,6 +88,9 @@ pub const TARGETS: &[Target] = &[
     Target::new("composefs_attributes", composefs::attributes, || {
         Ok(named(composefs::attribute_seeds()))
     }),
+    Target::new("composefs_dump", composefs::dump, || {
+        Ok(named(composefs::dump_seeds()?))
+    }),
     Target::new(
         "composefs_walk",
         |bytes| walk("composefs", composefs::walk, bytes),

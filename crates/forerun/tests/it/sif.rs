@@ -204,8 +204,10 @@ fn layers_that_were_verified_are_not_read_again() {
         KeptIndex::open(&cache, &path, &metadata, &OpenOptions::default()).unwrap()
     };
     let with = |bytes: Vec<u8>, index: KeptIndex| {
-        let mut options = OpenOptions::default();
-        options.index = Some(Arc::new(index));
+        let options = OpenOptions {
+            index: Some(Arc::new(index)),
+            ..OpenOptions::default()
+        };
         Image::from_source(Arc::new(MemorySource::new(bytes)), &options)
     };
     let mut altered = sound.clone();

@@ -1,5 +1,6 @@
 //! SIF files, put together object by object.
 
+use forerun_io::u64_from;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -85,17 +86,17 @@ impl SifFile {
         };
         put(&mut out, 45, arch);
         put(&mut out, 88, &48_u64.to_le_bytes());
-        put(&mut out, 96, &(TABLE as u64).to_le_bytes());
-        put(&mut out, 104, &(48 * DESCRIPTOR as u64).to_le_bytes());
-        for (n, object) in (0_u32..).zip(&self.objects) {
-            let offset = out.len() as u64;
-            let at = TABLE + n as usize * DESCRIPTOR;
+        put(&mut out, 96, &u64_from(TABLE).to_le_bytes());
+        put(&mut out, 104, &u64_from(48 * DESCRIPTOR).to_le_bytes());
+        for ((id, n), object) in (1_u32..).zip(0..).zip(&self.objects) {
+            let offset = u64_from(out.len());
+            let at = TABLE + n * DESCRIPTOR;
             put(&mut out, at, &object.kind.to_le_bytes());
             put(&mut out, at + 4, &[1]);
-            put(&mut out, at + 5, &(n + 1).to_le_bytes());
+            put(&mut out, at + 5, &id.to_le_bytes());
             put(&mut out, at + 9, &0xf000_0001_u32.to_le_bytes());
             put(&mut out, at + 17, &offset.to_le_bytes());
-            let len = object.bytes.len() as u64;
+            let len = u64_from(object.bytes.len());
             put(&mut out, at + 25, &len.to_le_bytes());
             put(&mut out, at + 201, &object.extra);
             out.extend_from_slice(&object.bytes);

@@ -215,6 +215,8 @@ fn the_examples_of_the_help_work() {
             gzip.img firmware.bin; do forerun -q pack --format squashfs dir $image; done && \
         forerun -q pack --format romfs dir b.img && forerun -q pack dir old.romfs && \
         cp a.sqsh old.img && cp a.sqsh new.img && \
+        head -c 2097152 /dev/zero > router.bin && cat a.sqsh >> router.bin && \
+        cp router.bin router-1.0.bin && cp router.bin router-1.1.bin && \
         forerun -q pack --format composefs --objects store dir a.cfs && \
         forerun mkfs exfat --size 64M card.img && \
         mkdir -p home/.local/share/bash-completion/completions home/.zfunc home/.config/fish/completions";

@@ -64,7 +64,7 @@ Examples:
 pub struct PackArgs {
     #[command(flatten)]
     pub format: FormatArgs,
-    /// Directory or tar archive, compressed or not; - for an archive on standard input
+    /// Directory or tar archive, compressed or not; - for standard input
     #[arg(value_name = "INPUT", value_hint = ValueHint::AnyPath, required_unless_present_any = ["manifest", "empty"])]
     pub input: Option<PathBuf>,
     /// Image to make; - for standard output

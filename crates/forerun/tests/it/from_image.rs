@@ -208,5 +208,5 @@ fn hostile_trees_end() {
     builder.raw_entry(MemFsBuilder::ROOT, b"x", file);
     let opened = open(&builder.build(), EngineOptions::default());
     let error = from_image(&opened.reader, &all()).unwrap_err();
-    assert_eq!(error.to_string(), "x: the name is taken");
+    assert_eq!(error.to_string(), "x: the name exists already");
 }

@@ -227,7 +227,7 @@ fn driver(image: &Image) -> Result<&Composefs> {
 fn each_node(
     image: &Image,
     choices: &Choices,
-    visit: &mut dyn FnMut(&[u8], NodeId, &Metadata) -> Result<()>,
+    mut visit: impl FnMut(&[u8], NodeId, &Metadata) -> Result<()>,
 ) -> Result<()> {
     for entry in image.reader().walk(image.reader().fs().root()) {
         let entry = entry.map_err(|failed| Failure::from(failed.error).at(&failed.path))?;
@@ -244,7 +244,7 @@ fn each_node(
 /// Prints the files. After a tab follows the object or the link target.
 fn list(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
     let fs = driver(image)?;
-    each_node(image, choices, &mut |path, node, metadata| {
+    each_node(image, choices, |path, node, metadata| {
         if path.is_empty() {
             return Ok(());
         }
@@ -274,7 +274,7 @@ fn dump(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
     let reader = image.reader();
     let mut held = Held::new(reader.limits());
     let mut seen: HashMap<NodeId, Vec<u8>> = HashMap::new();
-    each_node(image, choices, &mut |path, node, metadata| {
+    each_node(image, choices, |path, node, metadata| {
         let path = [b"/", path].concat();
         let link_to = seen.get(&node).map(Vec::as_slice);
         let name = DumpName {
@@ -296,7 +296,7 @@ fn dump(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
 fn collect(image: &Image, choices: &Choices, objects: &mut BTreeSet<Vec<u8>>) -> Result<()> {
     let fs = driver(image)?;
     let mut held = Held::new(image.reader().limits());
-    each_node(image, choices, &mut |_, node, metadata| {
+    each_node(image, choices, |_, node, metadata| {
         if metadata.is_file()
             && let Some(object) = fs.redirect(node)?
         {

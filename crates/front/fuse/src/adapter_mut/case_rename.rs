@@ -82,8 +82,6 @@ pub enum Answer {
     /// The node, with attributes that the kernel must not cache: the GETATTR that follows then
     /// shows that the path has ended.
     Brief,
-    /// The node, by a name that the kernel need not keep.
-    Passing,
     /// ESTALE: the kernel restarts the system call.
     Again,
     /// ENOENT: this is the target of a rename.

@@ -13,7 +13,6 @@ use super::case_rename::{Alias, Answer, CaseRenames, LookedUp};
 use super::flusher::Flusher;
 use super::known::{Created, Known, Name, Spelling};
 use super::numbers::LOST;
-use super::reopening::Reopening;
 use super::stale::Stale;
 use crate::MountOptions;
 use crate::attr::{Ownership, system_time};
@@ -42,8 +41,6 @@ pub struct CoreMut {
     pub stale: OnceLock<Stale>,
     /// Tests lookups for renames that change only the case of a name.
     pub case_renames: CaseRenames,
-    /// Threads whose open(2) begins again.
-    pub reopening: Reopening,
     /// The protocol version and capabilities; set by INIT.
     pub negotiated: OnceLock<Negotiated>,
     /// Held shared while a request is answered; held exclusively by a server that hands over to
@@ -90,7 +87,6 @@ impl CoreMut {
             counts: Counts::default(),
             stale: OnceLock::new(),
             case_renames: CaseRenames::default(),
-            reopening: Reopening::default(),
             outside: options.outside.clone(),
             failures: Failures::default(),
             volume,
@@ -172,73 +168,29 @@ impl CoreMut {
     pub fn lookup(&self, thread: u32, dir: NodeId, name: &[u8]) -> Result<LookupAnswer> {
         self.wait_for_alias(thread, dir, name);
         let _until_counted = self.known.looking();
-        let (node, attr) = match self.find(thread, dir, name) {
+        let node = match self.fs().lookup(dir, name) {
             // No such name can exist.
             Err(Error::InvalidName(_) | Error::NameTooLong { .. }) | Ok(None) => {
                 return Ok(LookupAnswer::Missing);
             }
             Err(error) => return Err(error),
-            Ok(Some(found)) => found,
+            Ok(Some(node)) => node,
         };
+        let attr = self.attr(node)?;
         Ok(match self.respelled(thread, dir, name, &attr) {
             Answer::Again => LookupAnswer::Again,
             Answer::Missing => LookupAnswer::Missing,
-            answer @ (Answer::Brief | Answer::Node | Answer::Passing) => {
+            answer @ (Answer::Brief | Answer::Node) => {
                 let mut entry = self.told(dir, name, node, attr);
                 if answer == Answer::Brief {
                     entry.attr_ttl = Duration::ZERO;
-                }
-                if answer == Answer::Passing {
-                    // In the kernel's cache it would be taken for the target of a later rename.
-                    self.drop_aliases(node);
                 }
                 LookupAnswer::Entry(entry)
             }
         })
     }
 
-    /// Looks a name up, with its attributes. Other threads may replace the file between the two: then
-    /// looks again.
-    fn find(&self, thread: u32, dir: NodeId, name: &[u8]) -> Result<Option<(NodeId, FileAttr)>> {
-        /// A name that is replaced more often meanwhile is given up.
-        const ATTEMPTS: usize = 16;
-        for _ in 1..ATTEMPTS {
-            match self.find_once(thread, dir, name) {
-                Err(Error::StaleNode(_)) => {}
-                found => return found,
-            }
-        }
-        self.find_once(thread, dir, name)
-    }
-
-    fn find_once(
-        &self,
-        thread: u32,
-        dir: NodeId,
-        name: &[u8],
-    ) -> Result<Option<(NodeId, FileAttr)>> {
-        let Some(node) = self.fs().lookup(dir, name)? else {
-            return Ok(None);
-        };
-        if self.reopening.is_awaited(thread) && !self.fs().metadata(node)?.is_dir() {
-            self.fs().open(node)?;
-            self.let_go(self.reopening.hold(thread, node));
-        }
-        Ok(Some((node, self.attr(node)?)))
-    }
-
-    /// Ends uses that [`find`](Self::find) began.
-    pub fn let_go(&self, nodes: Vec<NodeId>) {
-        for node in nodes {
-            let released = self.fs().release(node);
-            self.flusher.changed();
-            if let Err(error) = released {
-                self.failures.report(Operation::Release, node, &error);
-            }
-        }
-    }
-
-    pub fn call_of(&self, thread: u32) -> Call {
+    fn call_of(&self, thread: u32) -> Call {
         match &self.outside {
             Some(outside) => Call::of(|| outside.call_of(thread)),
             None => Call::of(|| caller::read(thread)),
@@ -253,7 +205,7 @@ impl CoreMut {
         }
         if let Some(node) = self.named(dir, name)
             && self.known.spelling(node, &Name::new(dir, name)) == Spelling::Dropping
-            && matches!(self.call_of(thread), Call::Rename | Call::Unknown)
+            && self.call_of(thread) != Call::Other
         {
             self.known.wait_until_dropped(node);
         }
@@ -273,13 +225,9 @@ impl CoreMut {
         if alias != Alias::No || self.case_renames.is_asking(thread) {
             match self.call_of(thread) {
                 Call::Rename => {}
-                Call::Other | Call::Stat => {
+                Call::Other => {
                     self.case_renames.requested(thread);
                     return Answer::Node;
-                }
-                Call::Passing => {
-                    self.case_renames.requested(thread);
-                    return Answer::Passing;
                 }
                 // mkdir(2) would return the ESTALE to its caller.
                 Call::Unknown if is_directory || spelling == Spelling::Open => alias = Alias::No,
@@ -325,16 +273,10 @@ impl CoreMut {
         if alias && self.known.has_many_aliases(node) {
             self.drop_aliases(node);
         }
-        let name_ttl = if alias {
-            Duration::ZERO
+        let (attr_ttl, name_ttl) = if alias {
+            (Duration::ZERO, Duration::ZERO)
         } else {
-            self.name_ttl()
-        };
-        // Cached attributes would let stat(2) of a former name succeed.
-        let attr_ttl = if alias || self.known.has_names_going(node) {
-            Duration::ZERO
-        } else {
-            self.ttl()
+            (self.ttl(), self.name_ttl())
         };
         AnsweredEntry {
             attr,

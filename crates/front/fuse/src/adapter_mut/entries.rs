@@ -10,7 +10,6 @@ use fuser::{
     ReplyEntry, ReplyStatfs, Request,
 };
 
-use super::caller::Call;
 use super::core::{AnsweredEntry, CoreMut, LookupAnswer, now};
 use super::known::{Created, Name};
 use crate::attr;
@@ -86,11 +85,6 @@ pub fn lookup(core: &CoreMut, thread: u32, parent: u64, name: &[u8], reply: Repl
 
 pub fn getattr(core: &CoreMut, thread: u32, number: u64, reply: ReplyAttr) {
     let node = core.node(number);
-    // The path may have ended at a name that has gone. With ESTALE the kernel looks it up again; fstat(2)
-    // would return the error.
-    if core.known.was_found_by_former_name(node) && core.call_of(thread) == Call::Stat {
-        return reply.error(Errno::ESTALE);
-    }
     match core.noted(Operation::Getattr, number, core.attr_held(node)) {
         Ok(attr) => {
             let is_directory = attr.kind == fuser::FileType::Directory;

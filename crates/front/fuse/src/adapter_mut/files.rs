@@ -1,7 +1,6 @@
 use std::cell::RefCell;
 
 use forerun_io::AlignedBuffer;
-use forerun_vfs::Error;
 use fuser::{
     Errno, FileHandle, InitFlags, KernelConfig, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
 };
@@ -59,24 +58,11 @@ pub fn configure(config: &mut KernelConfig) -> Negotiated {
     Negotiated::new(config, asked)
 }
 
-/// Answers OPEN of `thread`.
-pub fn open(core: &CoreMut, thread: u32, number: u64, reply: ReplyOpen) {
-    let node = core.node(number);
-    // The name that the kernel found the file by may have gone.
-    if core.known.wait_for_names(node) {
-        return reply.error(Errno::ESTALE);
-    }
-    let opened = core.fs().open(node);
-    if let Err(Error::StaleNode(_)) = opened
-        && node != LOST
-    {
-        core.let_go(core.reopening.await_lookup(thread));
-    } else {
-        core.let_go(core.reopening.ended(thread));
-    }
+pub fn open(core: &CoreMut, number: u64, reply: ReplyOpen) {
+    let opened = core.fs().open(core.node(number));
     match core.noted(Operation::Open, number, opened) {
         Ok(()) => {
-            core.known.opened(node);
+            core.known.opened(core.node(number));
             reply.opened(HANDLE, OPENED);
         }
         Err(errno) => reply.error(errno),

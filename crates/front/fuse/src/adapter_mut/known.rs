@@ -25,7 +25,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use forerun_io::Unpoisoned;
 use forerun_vfs::{NodeId, Timestamp};
@@ -42,8 +42,6 @@ const MAX_ALIASES: usize = 16;
 /// How long a request waits for the kernel to drop aliases. It takes longer only while another
 /// request, or the waiting one, holds the directory.
 const DROP_WAIT: Duration = Duration::from_millis(100);
-/// How long after the kernel has dropped a name a system call may go on that had found it.
-const GONE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct Known {
@@ -52,11 +50,8 @@ pub struct Known {
     state: Option<Mutex<VolumeState>>,
     turnstile: RwLock<()>,
     nodes: Mutex<HashMap<NodeId, Told>>,
-    /// Number of names being dropped, so that other requests need no lock.
+    /// Number of aliases being dropped, so that other requests need no lock.
     dropping: AtomicUsize,
-    /// When the kernel dropped a former name last.
-    last_gone: Mutex<Option<Instant>>,
-    /// Signalled when a name was dropped.
     dropped: Condvar,
     /// Open files without a name.
     pub orphans: Orphans,
@@ -96,10 +91,6 @@ struct Told {
     removed: Option<Box<FileAttr>>,
     /// Whether a directory is kept after the kernel's last FORGET.
     is_kept: bool,
-    /// Number of its former names that the kernel is being told to drop.
-    going: u32,
-    /// When it dropped the last of them.
-    gone: Option<Instant>,
 }
 
 impl Told {
@@ -161,7 +152,6 @@ impl Known {
             turnstile: RwLock::default(),
             nodes: Mutex::default(),
             dropping: AtomicUsize::default(),
-            last_gone: Mutex::default(),
             dropped: Condvar::default(),
             orphans: Orphans::default(),
             reports: Reports::default(),
@@ -391,61 +381,8 @@ impl Known {
         drop(waited);
     }
 
-    /// Records that the kernel keeps a former name of `node` until it has been told to drop it.
-    pub fn name_is_going(&self, node: NodeId) {
-        if let Some(told) = self.nodes().get_mut(&node) {
-            told.going += 1;
-        }
-        self.dropping.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Records that the kernel has dropped that name.
-    pub fn name_has_gone(&self, node: NodeId) {
-        if let Some(told) = self.nodes().get_mut(&node) {
-            told.going = told.going.saturating_sub(1);
-            told.gone = Some(Instant::now());
-        }
-        *self.last_gone.lock().unpoisoned() = Some(Instant::now());
-        self.dropping.fetch_sub(1, Ordering::Relaxed);
-        self.dropped.notify_all();
-    }
-
-    /// Returns whether the kernel keeps a former name of `node`.
-    pub fn has_names_going(&self, node: NodeId) -> bool {
-        self.is_dropping() && self.nodes().get(&node).is_some_and(|told| told.going > 0)
-    }
-
-    /// Returns whether the kernel keeps a former name of `node`, or has just dropped one. Waits until it
-    /// is dropped.
-    pub fn was_found_by_former_name(&self, node: NodeId) -> bool {
-        let is_recent = |gone: &Instant| gone.elapsed() < GONE;
-        let last = *self.last_gone.lock().unpoisoned();
-        if self.wait_for_names(node) {
-            return true;
-        }
-        last.as_ref().is_some_and(is_recent)
-            && self
-                .nodes()
-                .get(&node)
-                .is_some_and(|told| told.gone.as_ref().is_some_and(is_recent))
-    }
-
-    /// Waits, as [`wait_until_dropped`](Self::wait_until_dropped) does, while the kernel keeps a former
-    /// name of `node`. Returns whether it kept one.
-    pub fn wait_for_names(&self, node: NodeId) -> bool {
-        let is_going =
-            |nodes: &mut HashMap<NodeId, Told>| nodes.get(&node).is_some_and(|told| told.going > 0);
-        if !self.has_names_going(node) {
-            return false;
-        }
-        let waited = self
-            .dropped
-            .wait_timeout_while(self.nodes(), DROP_WAIT, is_going);
-        drop(waited);
-        true
-    }
-
-    /// Records that the inode of `node`, whose contents changed last at `modified`, changed at `at`.
+    /// Records that the inode of `node` changed at `at`; `modified` is the modification time of its
+    /// contents then.
     pub fn changed(&self, node: NodeId, at: Timestamp, modified: Timestamp) {
         if let Some(told) = self.nodes().get_mut(&node) {
             told.changed = Some(Box::new(Changed { at, modified }));

@@ -21,7 +21,6 @@ mod numbers;
 mod orphans;
 mod recover;
 mod refused;
-mod reopening;
 mod reports;
 mod setattr;
 mod stale;
@@ -99,9 +98,6 @@ impl AdapterMut {
         );
         if !is_in_path {
             self.core.case_renames.requested(request.pid());
-            if operation != Operation::Open {
-                self.core.let_go(self.core.reopening.ended(request.pid()));
-            }
         }
         let (asks, lane) = match operation {
             Operation::Fsync => (RequestSize::Large, Lane::Data),
@@ -312,9 +308,8 @@ impl Filesystem for AdapterMut {
     }
 
     fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let thread = req.pid();
         self.serve(req, Operation::Open, move |core| {
-            files::open(core, thread, ino.0, reply);
+            files::open(core, ino.0, reply);
         });
     }
 

@@ -175,18 +175,14 @@ impl CoreMut {
             && let Some(gone) = self.known.renamed(node, &Name::new(used.0, used.1), new)
             && let Some(stale) = self.stale.get()
         {
-            self.known.name_is_going(node);
-            stale.drop_name(node, gone);
+            stale.drop_name(gone);
         }
     }
 
     /// Subtracts `times` of the kernel's references to an inode.
     pub fn forget(&self, number: u64, times: u64) {
         let node = self.node(number);
-        let forget = |gone| {
-            self.let_go(self.reopening.forgotten(gone));
-            self.fs().forget(gone);
-        };
+        let forget = |gone| self.fs().forget(gone);
         self.known.forgotten(node, times, forget);
     }
 }

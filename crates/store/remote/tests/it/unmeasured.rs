@@ -88,7 +88,7 @@ fn a_file_longer_than_the_cache_may_be_is_given_up() {
     options.cache_limit = Some(1_000_000);
     let error = try_open(&server.url(), &options).unwrap_err();
     assert!(
-        error.contains("the cache may keep no more than 1000000 bytes of it"),
+        error.contains("longer than the cache's limit of 1000000 bytes"),
         "{error}"
     );
     assert_eq!(server.downloads(), 1);

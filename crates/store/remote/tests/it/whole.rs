@@ -103,7 +103,7 @@ fn a_file_that_the_cache_may_not_take_is_refused_before_it_is_downloaded() {
     options.cache_limit = Some(1_000_000);
     let error = try_open(&served.url(), &options).unwrap_err();
     assert!(error.contains("1500001 bytes"), "{error}");
-    assert!(error.contains("the cache may keep 1000000"), "{error}");
+    assert!(error.contains("its limit is 1000000"), "{error}");
     assert_eq!(downloads(&served), 0);
 }
 

@@ -203,7 +203,7 @@ fn what_cannot_be_merged_is_refused_by_name() {
     };
     let options = place.options();
     assert!(error("encrypted", &options).contains("compressed or encrypted"));
-    assert!(error("many", &options).contains("1025 layers, more than the 1024"));
+    assert!(error("many", &options).contains("1025 layers; at most 1024"));
     assert_eq!(error("most", &options), "1024 layers");
     assert!(error("none", &options).contains("no layers"));
     let mut strict = place.options();

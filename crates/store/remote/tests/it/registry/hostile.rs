@@ -61,7 +61,7 @@ const MANIFESTS: &[(Change, &str)] = &[
     ),
     (
         |m| m["layers"].as_array_mut().unwrap().swap(0, 1),
-        "layer 0 is application/vnd.forerun.part.v1",
+        "layer 0 has the type application/vnd.forerun.part.v1",
     ),
     (
         |m| m["layers"][1]["size"] = json!(1),

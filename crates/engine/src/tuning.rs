@@ -121,8 +121,8 @@ pub const FILE_GAP: u64 = 64 << 10;
 
 // Lists of files: reader/bulk.rs.
 
-/// Most bytes of one file of a list to read ahead before it is taken; the rest follows as it is
-/// read.
+/// When a list of files is read: maximum bytes of a file to read ahead before the caller reads that
+/// file.
 pub const BULK_FILE: u64 = 4 << 20;
 
 // Directories: ahead/walk.rs.

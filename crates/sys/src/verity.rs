@@ -8,7 +8,8 @@ use crate::checked;
 /// `FS_VERITY_HASH_ALG_SHA256` and `_SHA512` of `linux/fsverity.h`, and the lengths of their digests.
 const ALGORITHMS: [(u16, u16); 2] = [(1, 32), (2, 64)];
 const DIGEST_MAX: u16 = 64;
-/// `FS_IOC_MEASURE_VERITY`: `_IOWR('f', 134, struct fsverity_digest)`, of which the length is that of the head.
+/// `FS_IOC_MEASURE_VERITY`: `_IOWR('f', 134, struct fsverity_digest)`. The number contains the
+/// length of the struct without the digest at its end.
 #[allow(clippy::as_conversions)] // The type of requests, all of 32 bits, differs between the C libraries.
 const MEASURE: libc::Ioctl = 0xc004_6686_u32 as libc::Ioctl;
 

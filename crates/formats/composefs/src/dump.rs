@@ -97,7 +97,7 @@ impl Attributes {
 }
 
 /// Returns the line of a node, with its line break. `read` returns a number of content bytes from
-/// the image. A file in the image of more than [`CONTENT_MAX`] bytes is [`Error::Unsupported`].
+/// the image. A file in the image of more than `CONTENT_MAX` bytes is [`Error::Unsupported`].
 pub fn dump_line(
     fs: &Composefs,
     node: NodeId,

@@ -237,7 +237,8 @@ structure! {
     DirHeader, 12 {
         /// Number of entries in the run minus one.
         count: U32,
-        /// The metadata block of their inodes, from the start of the inode table.
+        /// The metadata block with the inodes of these entries, as an offset from the start of the
+        /// inode table.
         start_block: U32,
         inode_number: U32,
     }

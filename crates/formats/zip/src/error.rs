@@ -28,7 +28,7 @@ pub enum Check {
     #[error("{found:02x?} instead of a local file header")]
     NoLocal { found: [u8; 4] },
     #[error(
-        "the local file header at {offset:#x}, after the {prefix} bytes before the archive, is past the largest offset"
+        "the offset of the local file header is too large: {offset:#x}, plus {prefix} bytes before the archive"
     )]
     Header { offset: u64, prefix: u64 },
     #[error("the local file header here does not end before the central directory at {end:#x}")]

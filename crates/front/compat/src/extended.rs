@@ -65,8 +65,8 @@ fn escape(out: &mut String, escaped: u8) -> Option<()> {
     Some(())
 }
 
-/// Parses an interval after its `{`. Returns the interval in the crate's syntax, and the rest of
-/// the expression; `None` if the C library refuses it.
+/// Parses an interval after its `{`. Returns the interval in the syntax of the crate `regex`, and
+/// the rest of the expression; `None` if the C library refuses it.
 fn interval(rest: &[u8]) -> Option<(String, &[u8])> {
     let end = rest.iter().position(|byte| *byte == b'}')?;
     let text = std::str::from_utf8(rest.get(..end)?).ok()?;

@@ -78,8 +78,8 @@ impl WriteBack {
         })
     }
 
-    /// Commits as [`commit`](Self::commit) does, but makes data written directly to the device
-    /// durable between the two lists of groups, and writes one group together with others.
+    /// Commits `order.before_data`, makes data written directly to the device durable, and commits
+    /// `order.after_data`. `order.along` is written with the first group that has dirty sectors.
     ///
     /// # Errors
     /// The errors of [`commit`](Self::commit).

@@ -182,7 +182,8 @@ pub(crate) fn remove_temporary(layout: &Layout, dir: &Path) {
     }
 }
 
-/// Removes what crashes left behind: half-removed and half-made blobs, files of dead holders.
+/// Removes what crashes left behind: half-removed and half-made blobs, and files of processes that
+/// have ended.
 fn clear_away(layout: &Layout) {
     let gone = |result: std::io::Result<()>| {
         if let Err(error) = result {

@@ -29,9 +29,10 @@ pub fn everything(dir: &Path) {
     times(dir);
 }
 
-/// Fills a directory with the same kinds of nodes and attributes in 2 MB, for tables of many
-/// images. The contents are hard for encoders and layouts: code of each machine at all alignments,
-/// random bytes, holes, equal files, lengths around that of a block, empty files. Needs root.
+/// Fills a directory with nodes and attributes of all kinds in 2 MB, for tests that make many
+/// images of it. The contents are hard for encoders and layouts: code of each machine at all
+/// alignments, random bytes, holes, equal files, lengths around that of a block, empty files. Needs
+/// root.
 pub fn small(dir: &Path) {
     nodes(dir);
     xattrs(&dir.join("xattrs"));

@@ -38,8 +38,8 @@ fn borders() -> String {
     text
 }
 
-/// Returns a dump of directories with several blocks, and with names that whiteouts in the root
-/// would have.
+/// Returns a dump of directories with several blocks. The names include those that the format
+/// reserves for whiteouts in the root.
 fn large_directories() -> String {
     let mut text = "/ 4096 40755 2 0 0 0 5.0 - - -\n".to_string();
     let dirs = [

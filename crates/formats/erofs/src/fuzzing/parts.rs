@@ -21,7 +21,7 @@ pub mod nid {
     pub const DIR: u64 = 10;
     pub const LINK: u64 = 13;
     pub const NULL: u64 = 15;
-    /// A file of two blocks.
+    /// The node of a file of two plain blocks.
     pub const PLAIN: u64 = 16;
     /// A file of one block and an inline tail.
     pub const TAIL: u64 = 18;

@@ -74,8 +74,8 @@ pub struct Compression {
     /// Whether equal extents of different files are stored once. Linux supports that since 6.1.
     /// Such images have full indexes.
     pub share_extents: bool,
-    /// Which data is compressed together with the data of other files. Cannot be combined with
-    /// `inline_tails`, which stores the same bytes elsewhere. Linux supports that since 6.1.
+    /// Which data is compressed together with the data of other files. Linux reads such images
+    /// since 6.1. Cannot be combined with `inline_tails`, which stores the same bytes elsewhere.
     pub fragments: Fragments,
 }
 

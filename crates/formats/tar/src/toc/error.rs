@@ -64,7 +64,7 @@ pub enum EntryCheck {
     Path(String),
     #[error("the {field} is out of range: {value}")]
     Range { field: &'static str, value: String },
-    #[error("no file before it has this chunk")]
+    #[error("no earlier file has this chunk")]
     NoFile,
     #[error("the piece begins at byte {found} of the file, not at {expected}")]
     Gap { found: u64, expected: u64 },

@@ -29,7 +29,7 @@ use crate::progress::Progress;
 use crate::size::counted;
 use crate::{interrupt, json};
 
-/// The source of the answers.
+/// Decides whether a repair is made: the user at the terminal, or an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RepairMode {
     Ask,

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::ran;
 use crate::restarting::{Scene, eventually, is_running, successor};
 
-/// Stops a process. Returns once all of its threads have stopped: one thread receives the signal
-/// and makes the others stop, and these run until they are scheduled.
+/// Stops a process, and waits until all of its threads have stopped. The signal stops one thread;
+/// the others run on until the kernel schedules them next.
 fn stop(process: Pid) {
     kill_process(process, Signal::STOP).unwrap();
     let threads = format!("/proc/{}/task", process.as_raw_nonzero());

@@ -11,8 +11,8 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use crate::run::Place;
 
-/// Names of attempts, and scripts that succeed if the attempt does. `$PROGRAM` is the process of
-/// the test outside, `$KEY` a message queue of root.
+/// Names of attempts, and scripts that succeed if the attempt does. `$PROGRAM` is the ID of the
+/// test's own process, outside of the sandbox. `$KEY` is the key of a message queue of root.
 const ATTEMPTS: &[(&str, &str)] = &[
     (
         "unmount /proc/sys",

@@ -37,7 +37,7 @@ pub struct RemoteArgs {
     /// Use only the lowest N layers of a container image
     #[arg(help_heading = "Images at servers", long, value_name = "N")]
     pub first_layers: Option<NonZeroUsize>,
-    /// Do not verify cached data again when it is first used
+    /// Do not verify data in the cache before it is used
     #[arg(help_heading = "Images at servers", long)]
     pub trust_cache: bool,
     /// Fetch data ahead of readers [default: async]

@@ -32,10 +32,7 @@ fn extents_and_names_that_cannot_be_are_damage() {
         },
     };
     for (extents, expected) in [
-        (
-            vec![stored(0..50), stored(60..100)],
-            "skip bytes 50 to 60",
-        ),
+        (vec![stored(0..50), stored(60..100)], "skip bytes 50 to 60"),
         (
             vec![stored(0..50)],
             "the extents end at 50 of the file's 100 bytes",

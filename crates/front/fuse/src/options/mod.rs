@@ -60,7 +60,7 @@ pub struct MountOptions {
     /// can access no more than in a kernel mount.
     pub allow_other: bool,
     /// Use `allow_other` without the permission checks of `default_permissions`, as libfuse
-    /// programs do: other users can then read everything. Not available in text form.
+    /// programs do: other users can then read everything. No mount option sets this field.
     pub permissive: bool,
     /// `default_permissions`: the kernel enforces the image's owners and modes for the mounting
     /// user too.

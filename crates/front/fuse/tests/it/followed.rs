@@ -43,8 +43,8 @@ fn a_reader_of_small_files_is_followed_to_its_cpu() {
     }
 }
 
-/// Checks the same for a program that writes small files. Each WRITE used to count as a large
-/// request, and enough of these ended the pinning.
+/// Checks that a server follows a program that writes small files to its CPU. Each WRITE used to
+/// count as a large request, and enough of these made the server stop following.
 #[test]
 fn a_writer_of_small_files_is_followed_to_its_cpu() {
     const FILES: usize = 1000;

@@ -12,7 +12,8 @@ use forerun_io::Unpoisoned;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
-/// The hosts that the user gave, and whether they resolved to an inward address.
+/// The hosts that the user named, and whether each resolved to an address of this machine or of a
+/// private network.
 static OWN: LazyLock<Mutex<HashMap<String, bool>>> = LazyLock::new(Mutex::default);
 
 fn own() -> MutexGuard<'static, HashMap<String, bool>> {

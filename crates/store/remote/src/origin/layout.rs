@@ -36,7 +36,8 @@ impl Identity {
         }
     }
 
-    /// Returns whether `name` is the image's cache name, with any table.
+    /// Returns whether `name` is a cache name of this image. The name may contain the digest of any
+    /// table.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         let rest = name.strip_prefix(&self.to_string());

@@ -100,7 +100,7 @@ impl What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub what: What,
-    /// The location and the numbers.
+    /// The place on the volume, and the wrong values.
     pub detail: String,
 }
 

@@ -50,7 +50,6 @@ impl From<EntryCheck> for EntryError {
 }
 
 impl<'b> ZtocEntry<'b> {
-    /// Reads the fields of an entry.
     pub fn read(table: &FlatTable<'b>) -> Result<Self, BadFlat> {
         Ok(Self {
             name: table.bytes(0)?,

@@ -116,7 +116,7 @@ const LIES: &[(Change, &str)] = &[
     ),
     (
         |json| entry(json, "./bin/large")["name"] = json!("other"),
-        "no file before it has this chunk",
+        "no earlier file has this chunk",
     ),
     (
         |json| entry(json, "./bin/large")["chunkOffset"] = json!(7),

@@ -19,7 +19,7 @@ pub struct ComposefsArgs {
     /// images can use one store
     #[arg(help_heading = "composefs", long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub objects: Option<PathBuf>,
-    /// Version of the format: 0, 1, or 0-1 for 1 if the tree has whiteouts [default: that of a composefs image
+    /// Version of the format: 0, 1, or 0-1 (1 if the tree has whiteouts, else 0) [default: that of a composefs image
     /// that is converted, otherwise 0-1]
     #[arg(help_heading = "composefs", long, value_name = "N|MIN-MAX", value_parser = parse_versions)]
     format_version: Option<(u32, u32)>,

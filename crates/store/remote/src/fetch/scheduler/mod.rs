@@ -219,7 +219,7 @@ impl Scheduler {
         self.shared.finish_if_complete();
     }
 
-    /// Verifies the image and releases the network if all chunks are present.
+    /// If all chunks are present, verifies the image and closes its connections.
     pub fn finish_if_complete(&self) {
         self.shared.finish_if_complete();
     }

@@ -22,6 +22,8 @@ use nix::sys::signal::SigSet;
 
 use crate::connection::notification;
 
+/// Numbers of the messages.
+const NOTIFY_INVAL_INODE: u32 = 2;
 const NOTIFY_INVAL_ENTRY: u32 = 3;
 
 type Job = Box<dyn FnOnce(&OwnedFd) + Send>;
@@ -55,6 +57,17 @@ impl Apart {
         });
         self.jobs.send(job).ok()?;
         told.recv().ok()
+    }
+
+    /// Makes the kernel ask for the attributes of an inode again.
+    pub fn drop_attributes(&self, number: u64) {
+        // A negative offset leaves the pages alone.
+        let body = [number.cast_signed(), -1, 0].map(i64::to_ne_bytes);
+        if let Ok(message) = notification(NOTIFY_INVAL_INODE, body.as_flattened(), &[]) {
+            self.run(move |connection| {
+                let _it_has_gone = rustix::io::write(connection, &message);
+            });
+        }
     }
 
     /// Makes the kernel drop a name, and waits until it has.

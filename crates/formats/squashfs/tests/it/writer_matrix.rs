@@ -75,6 +75,36 @@ fn encodings() -> Vec<(String, Encoding)> {
         encodings.push((format!("xz {filter:?}"), xz(None, &[filter])));
     }
     encodings.push(("xz, all filters".into(), xz(None, &filters())));
+    let default = LzmaTuning::default();
+    for tuning in [
+        LzmaTuning {
+            preset: Some(1),
+            ..default
+        },
+        LzmaTuning {
+            extreme: true,
+            ..default
+        },
+        LzmaTuning {
+            lc: Some(1),
+            ..default
+        },
+        LzmaTuning {
+            lp: Some(1),
+            ..default
+        },
+        LzmaTuning {
+            pb: Some(0),
+            ..default
+        },
+    ] {
+        let encoding = Encoding::Xz {
+            dictionary: None,
+            filters: BcjSet::default(),
+            tuning,
+        };
+        encodings.push((format!("xz {tuning:?}"), encoding));
+    }
     for high in [false, true] {
         encodings.push((format!("lz4 high {high}"), Encoding::Lz4 { high }));
     }

@@ -312,10 +312,12 @@ fn tables_that_lie_are_refused() {
         ("unknown type", &|ztoc| {
             ztoc.metadata[1].kind = "door".into()
         }),
-        ("no place", &|ztoc| {
+        ("path cannot be used", &|ztoc| {
             ztoc.metadata[1].name = b"../up".to_vec()
         }),
-        ("no place", &|ztoc| ztoc.metadata[1].name = b"a\0b".to_vec()),
+        ("path cannot be used", &|ztoc| {
+            ztoc.metadata[1].name = b"a\0b".to_vec()
+        }),
         ("extended header", &|ztoc| {
             ztoc.metadata[2].xattrs = vec![(b"mtime".to_vec(), b"x".to_vec())];
         }),

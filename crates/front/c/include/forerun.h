@@ -287,8 +287,7 @@ forerun_image *forerun_image_open(const char *name,
  Returns another object for the same open image. Each object must be freed. Files and walks keep
  the image open on their own.
  */
-forerun_image *forerun_image_share(const forerun_image *image,
-                                   forerun_error **error);
+forerun_image *forerun_image_share(const forerun_image *image, forerun_error **error);
 
 /*
  Returns the name of the format, such as "squashfs"; NULL for NULL.
@@ -481,8 +480,7 @@ int32_t forerun_map(const forerun_image *image,
  Creates the default options of a format: "squashfs", "erofs", "romfs" or "exfat". Returns NULL
  for NULL. For any other name, `forerun_pack` fails.
  */
-forerun_pack_options *forerun_pack_options_new(const char *format,
-                                               forerun_error **error);
+forerun_pack_options *forerun_pack_options_new(const char *format, forerun_error **error);
 
 /*
  Sets the compressor, such as "zstd" or "lz4". Returns 0, or -1 on errors.

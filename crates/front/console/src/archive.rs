@@ -9,7 +9,7 @@ use forerun::vfs::VolumeInfo;
 use forerun_sandbox::Sandbox;
 use forerun_sys::memory_limit::MemoryLimit;
 
-use crate::args::{ImageArgs, LimitArgs, SourceArgs, is_stdin};
+use crate::args::{ImageArgs, Limit, LimitArgs, SourceArgs, is_stdin};
 use crate::context::Context;
 use crate::error::{Failure, Result};
 use crate::source::{PreparedImage, prepare};
@@ -19,7 +19,9 @@ pub struct Archive(PreparedImage);
 
 impl Archive {
     /// Opens an archive, which may be compressed; standard input, from where it stands, for `-`.
-    pub fn open(context: &Context, input: &Path, limits: LimitArgs) -> Result<Self> {
+    pub fn open(context: &Context, input: &Path, mut limits: LimitArgs) -> Result<Self> {
+        // The writer knows how long names of its format may be: in exFAT up to 765 bytes.
+        limits.limits.push(Limit::NameLength(usize::from(u16::MAX)));
         let stdin = io::stdin();
         if is_stdin(input) && stdin.is_terminal() {
             let failure = Failure::usage("standard input is a terminal, not a tar archive");

@@ -75,29 +75,20 @@ fn encodings() -> Vec<(String, Encoding)> {
         encodings.push((format!("xz {filter:?}"), xz(None, &[filter])));
     }
     encodings.push(("xz, all filters".into(), xz(None, &filters())));
-    let default = LzmaTuning::default();
-    for tuning in [
-        LzmaTuning {
-            preset: Some(1),
-            ..default
-        },
-        LzmaTuning {
-            extreme: true,
-            ..default
-        },
-        LzmaTuning {
-            lc: Some(1),
-            ..default
-        },
-        LzmaTuning {
-            lp: Some(1),
-            ..default
-        },
-        LzmaTuning {
-            pb: Some(0),
-            ..default
-        },
-    ] {
+    let changes: [fn(&mut LzmaTuning); 9] = [
+        |tuning| tuning.preset = Some(1),
+        |tuning| tuning.preset = Some(9),
+        |tuning| tuning.extreme = true,
+        |tuning| tuning.lc = Some(1),
+        |tuning| tuning.lc = Some(4),
+        |tuning| tuning.lp = Some(0),
+        |tuning| tuning.lp = Some(1),
+        |tuning| tuning.pb = Some(0),
+        |tuning| tuning.pb = Some(4),
+    ];
+    for change in changes {
+        let mut tuning = LzmaTuning::default();
+        change(&mut tuning);
         let encoding = Encoding::Xz {
             dictionary: None,
             filters: BcjSet::default(),

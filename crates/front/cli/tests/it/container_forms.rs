@@ -188,7 +188,7 @@ fn a_hard_link_to_a_lower_layer_is_a_name_of_its_file() {
     let checked = place.run(&["check", "oci-layout:gone"]);
     let told = format!("{}{}", checked.text(), checked.stderr);
     assert!(
-        told.contains("lower layers have no file \"gone\""),
+        told.contains("no lower layer has a file \"gone\""),
         "{told}"
     );
     let listed = place.run(&["ls", "oci-layout:gone"]);

@@ -79,7 +79,8 @@ fn an_archive_makes_the_image_that_its_directory_makes() {
         fixture.run(&pack("tree", name)).ok();
         fixture.run(&pack("tree.tar", "from-tar")).ok();
         let piped = fs::read(fixture.path("tree.tar")).unwrap();
-        fixture.run_piped(&pack("-", "piped"), piped).ok();
+        let packed = fixture.run_piped(&pack("-", "piped"), piped);
+        assert_eq!(packed.code, Some(0), "{}", packed.stderr);
         let expected = fs::read(fixture.path(name)).unwrap();
         assert!(
             fs::read(fixture.path("from-tar")).unwrap() == expected,

@@ -326,7 +326,7 @@ fn an_overlay_partition_that_is_not_read_is_told() {
         (listed.code, listed.stderr.as_str()),
         (
             Some(0),
-            "forerun: warning: SIF (Singularity Image Format): its overlay partition is not read, so changes of the container are missing\n"
+            "forerun: warning: overlay partition 0 (of an unknown format) is not read, so what the container changed is missing\n"
         )
     );
 }

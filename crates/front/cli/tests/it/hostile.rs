@@ -83,7 +83,8 @@ impl Place {
             "exfat" => args.extend(["--exclude", "linkk"]),
             _ => {}
         }
-        args.extend([input, "image"]);
+        // 250,000 long names in one directory.
+        args.extend(["--limit", "walk-memory=1G", input, "image"]);
         let mut packing = self.command(&args);
         let packing = packing.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = packing.spawn().unwrap();

@@ -257,7 +257,7 @@ fn usage_errors_come_from_the_command_line_parser() {
         ),
         (
             &["pack", "--format", "ntfs", "tree", "x"],
-            "forerun: --format ntfs: not one of romfs, squashfs, erofs, composefs, exfat\n",
+            "forerun: --format ntfs: not one of romfs, squashfs, erofs, composefs, exfat, sif\n",
         ),
         (&["pack", "--format", "romfs", "tree"], "<OUTPUT>"),
         (

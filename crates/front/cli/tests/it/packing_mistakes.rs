@@ -21,7 +21,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &PACK,
         &["--align", "4K", "tree", "x"],
         2,
-        "forerun: --align is an option of romfs and exfat; the image is to be squashfs",
+        "forerun: --align is an option of romfs and exfat, but the image is squashfs",
     ),
     (
         &["pack", "--format", "romfs"],
@@ -33,13 +33,13 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &["pack", "--format", "romfs"],
         &["--level", "3", "tree", "x"],
         2,
-        "forerun: --level is an option of squashfs and erofs; the image is to be romfs",
+        "forerun: --level is an option of squashfs and erofs, but the image is romfs",
     ),
     (
         &PACK,
         &["--cluster-size", "64K", "tree", "x"],
         2,
-        "forerun: --cluster-size is an option of erofs and exfat; the image is to be squashfs",
+        "forerun: --cluster-size is an option of erofs and exfat, but the image is squashfs",
     ),
     (
         &PACK,
@@ -131,7 +131,7 @@ const UNFIT_OPTIONS: &[Mistake] = &[
         &PACK,
         &["--compressor", "xz", "--level", "9", "tree", "x"],
         2,
-        "forerun: --level is an option of gzip, zstd; the compressor is xz",
+        "forerun: --level is an option of gzip, zstd, but the compressor is xz",
     ),
     (
         &PACK,

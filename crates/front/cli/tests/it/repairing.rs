@@ -330,7 +330,7 @@ fn a_volume_within_a_file_has_an_undo_file_of_its_own_offsets() {
     let place = ["--offset", "4096", "--size", "1048576"];
     let ran = forerun(at, &[REPAIR, &place].concat());
     assert_eq!(ran.code, Some(8), "{}", ran.stderr);
-    let told = "--undo image.forerun-undo --offset 4096 --size 1048576 image takes";
+    let told = "--undo image.forerun-undo --offset 4096 --size 1048576 image undoes";
     assert!(ran.stderr.contains(told), "{}", ran.stderr);
     assert!(image(at) != before);
     assert_eq!(undo(at, &["image"]).code, Some(1));

@@ -285,7 +285,8 @@ fn a_full_disk_below_a_sparse_volume_is_enospc_for_the_writer() {
             };
             let refused = umount(&[]);
             assert_eq!(refused.code, Some(7), "{}", refused.stderr);
-            let said = "stays mounted: its last changes cannot be written: No space left on device";
+            let said =
+                "stays mounted: its last changes could not be written: No space left on device";
             assert!(refused.stderr.contains(said), "{}", refused.stderr);
             assert_eq!(fs::read(mnt.join("kept")).unwrap(), b"kept");
             let forced = umount(&["--force"]);

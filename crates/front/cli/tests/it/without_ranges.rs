@@ -66,7 +66,7 @@ fn an_image_longer_than_the_cache_may_be_is_refused() {
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
     let len = fs::metadata(place.path("image")).unwrap().len();
     let text = format!(
-        "so all {len} bytes have to be kept, and the cache may keep 1048576\n  hint: --cache-limit "
+        "so the cache must hold all {len} bytes; its limit is 1048576\n  hint: --cache-limit "
     );
     assert!(refused.stderr.contains(&text), "{}", refused.stderr);
     assert_eq!(downloads(&proxy), 0);
@@ -96,7 +96,7 @@ fn an_image_of_unknown_length_is_downloaded_once_with_a_note() {
     let small = ["ls", "--cache-dir", "small", "--cache-limit", "1M", &url];
     let refused = place.run(&small);
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
-    let text = "the cache may keep no more than 1048576 bytes of it\n  hint: --cache-limit ";
+    let text = "it is longer than the cache's limit of 1048576 bytes\n  hint: --cache-limit ";
     assert!(refused.stderr.contains(text), "{}", refused.stderr);
     server.end_with(Ending::Cut);
     let cut = place.run(&["pull", "-q", &url, "cut"]);

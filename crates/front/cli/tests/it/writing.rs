@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -297,11 +298,10 @@ fn no_half_image_is_left_behind() {
 #[test]
 fn an_interrupted_pack_leaves_nothing() {
     let fixture = Fixture::tree();
-    let mut child = fixture
-        .command(&["pack", "-q", "--format", "romfs", "-", "new.img"])
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let spawn = |args: &[&str]| {
+        let mut command = fixture.command(&[&["pack", "-q", "--format", "romfs"], args].concat());
+        command.stdin(std::process::Stdio::piped()).spawn().unwrap()
+    };
     let partial = || {
         let names = fs::read_dir(fixture.dir.path()).unwrap();
         names
@@ -311,18 +311,30 @@ fn an_interrupted_pack_leaves_nothing() {
             })
             .count()
     };
-    eventually("a file that is half written", || partial() > 0);
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    // The pipe stays open: at the end of its input the program might finish before it is
-    // interrupted, and `wait` would close the pipe.
-    let input = child.stdin.take();
-    let status = child.wait().unwrap();
-    drop(input);
-    use std::os::unix::process::ExitStatusExt;
-    assert_eq!(status.signal(), Some(2));
-    assert_eq!(partial(), 0);
-    assert!(!fixture.path("new.img").exists());
+    for (args, writes) in [
+        // The manifest is read after the output was created, the archive before.
+        (&["--manifest", "-", "new.img"][..], true),
+        (&["-", "new.img"], false),
+    ] {
+        let mut child = spawn(args);
+        // The pipe stays open: at the end of its input the program might finish before it is
+        // interrupted, and `wait` would close the pipe.
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"#").unwrap();
+        eventually("its input is read", || {
+            rustix::io::ioctl_fionread(&input).unwrap() == 0
+        });
+        if writes {
+            eventually("a file that is half written", || partial() > 0);
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let status = child.wait().unwrap();
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(status.signal(), Some(2), "{args:?}");
+        assert_eq!(partial(), 0, "{args:?}");
+        assert!(!fixture.path("new.img").exists());
+    }
 }
 
 /// A user is told once, with counts, what a format drops.

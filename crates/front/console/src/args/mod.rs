@@ -204,6 +204,8 @@ pub enum Limit {
     Depth(usize),
     WalkMemory(u64),
     Decoded(u64),
+    /// Of one name. Not set by an option.
+    NameLength(usize),
 }
 
 impl FromStr for Limit {
@@ -299,6 +301,7 @@ impl LimitArgs {
                 Limit::Depth(depth) => limits.depth = depth,
                 Limit::WalkMemory(bytes) => limits.walk_bytes = bytes,
                 Limit::Decoded(bytes) => limits.stream_bytes = bytes,
+                Limit::NameLength(len) => limits.name_len = len,
             }
         }
         limits

@@ -37,7 +37,7 @@ pub struct Reading<'r> {
 /// The input of a tree. An archive is open.
 pub enum Input {
     Directory(PathBuf),
-    Archive(Archive),
+    Archive(Box<Archive>),
 }
 
 /// Files and directories that cannot be read and are omitted.
@@ -107,7 +107,7 @@ pub fn open(context: &Context, input: &Path, limits: LimitArgs) -> Result<Input>
     Ok(if is_dir(input)? {
         Input::Directory(input.to_path_buf())
     } else {
-        Input::Archive(Archive::open(context, input, limits)?)
+        Input::Archive(Box::new(Archive::open(context, input, limits)?))
     })
 }
 

@@ -124,6 +124,9 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
     }
     let exclude = args.exclude.patterns()?;
     interrupt::defer();
+    // An archive on standard input is copied first, and may take long to arrive.
+    let input = input.map(|input| input::open(context, input, args.limits.clone()));
+    let input = input.transpose()?;
     let blob = args.format.blob(&mut writer, args.to.force)?;
     let mut target = Target::create(output, args.to.force, "an image")?;
     // The output may lie in the input, but must not become part of itself.
@@ -148,8 +151,6 @@ pub fn run(context: &Context, args: &PackArgs) -> Result {
         skip_unreadable: args.skip_unreadable,
         manifests: &args.manifest,
     };
-    let input = input.map(|input| input::open(context, input, args.limits.clone()));
-    let input = input.transpose()?;
     let targets = blob.iter().chain([&target]);
     let sandbox = sandbox(args, input.as_ref());
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));

@@ -2,7 +2,13 @@
 
 use std::fmt;
 
-use crate::verity::Algorithm;
+/// The hash algorithm of a digest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    #[default]
+    Sha256,
+    Sha512,
+}
 
 /// An fs-verity digest with blocks of 4 KiB and no salt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

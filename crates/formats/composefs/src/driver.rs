@@ -15,11 +15,10 @@ use forerun_vfs::{
     Metadata, NodeId, Objects, OpenWith, Place, Problem, Result, Verifier, Verity, VolumeInfo,
 };
 
-use crate::dump::below;
 use crate::error::Check;
 use crate::object::{ObjectTable, Wanted};
 use crate::ondisk::{HEADER_LEN, Header};
-use crate::overlay::{Attributes, Shown, shown};
+use crate::overlay::{Attributes, Shown, below, shown};
 
 /// An open composefs image. Node ids are those of EROFS.
 pub struct Composefs {

@@ -7,7 +7,7 @@ use forerun_vfs::{Error, FileSystem, FileType, NodeId, Result, Timestamp};
 use crate::Composefs;
 use crate::ondisk::kind;
 use crate::overlay::{
-    METACOPY, Metacopy, REDIRECT, Shown, WHITEOUT, WHITEOUTS, read_metacopy, shown,
+    METACOPY, Metacopy, REDIRECT, Shown, WHITEOUT, WHITEOUTS, below, read_metacopy, shown,
 };
 
 /// Longest file contents that a dump can include.
@@ -167,14 +167,6 @@ const fn type_bits(kind: FileType) -> u16 {
         FileType::Regular => kind::REGULAR,
         FileType::Symlink => kind::SYMLINK,
         FileType::Socket => kind::SOCKET,
-    }
-}
-
-/// Strips the leading slash of a redirect, which starts at the top of a layer.
-pub fn below(redirect: &[u8]) -> Vec<u8> {
-    match redirect {
-        [b'/', rest @ ..] if !rest.is_empty() => rest.to_vec(),
-        _ => redirect.to_vec(),
     }
 }
 

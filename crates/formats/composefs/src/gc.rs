@@ -10,13 +10,13 @@ use forerun_io::usize_from;
 use forerun_vfs::objects::{Collected, Collector};
 use forerun_vfs::{BlobName, Error, FileSystem, FileType, Held, OpenWith, Result, Walk};
 
+use crate::digest::Algorithm;
 use crate::digest::Digest;
 use crate::object::Stream;
 use crate::object_name::{ObjectName, Payload};
 use crate::ondisk;
 use crate::overlay::{Attributes, USER_REDIRECT, object_at};
 use crate::store::{ObjectStore, Stored};
-use crate::verity::Algorithm;
 
 /// Age from which temporary files count as abandoned.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);

@@ -32,14 +32,13 @@ use forerun_io::ReadAt;
 use forerun_vfs::objects::ObjectFormat;
 use forerun_vfs::{Error, Format, Magic, Measured, Result, read_head};
 
-pub use digest::Digest;
+pub use digest::{Algorithm, Digest};
 pub use driver::Composefs;
 pub use dump::{DumpName, Escape, dump_line};
 pub use gc::{Garbage, Needed, collect};
 pub use object_name::{ObjectName, Payload};
 pub use objects::Objects;
 pub use store::{Additions, ObjectStore, Source, Stored};
-pub use verity::Algorithm;
 
 /// The registry entry of composefs. Probed before EROFS, because these images are valid EROFS
 /// images too.

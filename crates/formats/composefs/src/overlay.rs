@@ -165,6 +165,14 @@ pub fn read_metacopy(value: &[u8]) -> Metacopy {
     }
 }
 
+/// Strips the leading slash of a redirect, which starts at the top of a layer.
+pub fn below(redirect: &[u8]) -> Vec<u8> {
+    match redirect {
+        [b'/', rest @ ..] if !rest.is_empty() => rest.to_vec(),
+        _ => redirect.to_vec(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,21 +13,13 @@ use forerun_io::u64_from;
 use sha2::digest::Output;
 use sha2::{Sha256, Sha512};
 
-use crate::digest::Digest;
+use crate::digest::{Algorithm, Digest};
 
 pub const BLOCK: usize = 4096;
 
 const CHUNK: usize = 256 << 10;
 
 const DESCRIPTOR_LEN: usize = 256;
-
-/// The hash algorithm of a digest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Algorithm {
-    #[default]
-    Sha256,
-    Sha512,
-}
 
 impl Algorithm {
     /// Returns the algorithm with this name: `sha256` or `sha512`.

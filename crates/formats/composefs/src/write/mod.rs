@@ -27,8 +27,8 @@ pub use dump::{DumpError, DumpLineError, read_dump};
 
 use self::layout::Image;
 use self::output::Output;
+use crate::digest::Algorithm;
 use crate::digest::Digest;
-use crate::verity::Algorithm;
 
 /// Largest file that the image itself can store.
 const INLINE_MAX: usize = 4095;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use forerun_build::{BuildError, ImageOutput, ImageWriter};
 use forerun_io::Observer;
 
+use crate::digest::Algorithm;
 use crate::digest::Digest;
-use crate::verity::{Algorithm, VerityHasher};
+use crate::verity::VerityHasher;
 
 /// Zeros for one write.
 const ZEROS: [u8; 4096] = [0; 4096];

@@ -204,8 +204,8 @@ mod tests {
         let error = needs.bounds_within(&limit, asked, 2).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "an encoder of lzma takes 49 MiB besides 8 MiB, which is more than four fifths of 64 MiB \
-             by this machine"
+            "one lzma encoder needs 49 MiB in addition to 8 MiB: more than four fifths of the limit \
+             of 64 MiB by this machine"
         );
         // Stored contents need no encoder.
         let plain = WriterNeeds {

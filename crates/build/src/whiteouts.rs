@@ -102,14 +102,13 @@ mod tests {
         let gone = tree.node(tree.child(dir, b"gone").unwrap());
         assert!(matches!(gone.kind, NodeKind::CharDevice(device) if device == WHITEOUT));
         assert_eq!(gone.mode, 0o640);
-        assert!(tree.node(dir).xattrs.contains_key(ATTRIBUTE));
+        assert_eq!(tree.node(dir).xattrs[ATTRIBUTE], b"y");
         strip_whiteouts(&mut tree);
         let names = tree.children(dir).map(|(name, _)| name.to_vec());
         assert_eq!(names.collect::<Vec<_>>(), [b"kept"]);
         assert!(tree.node(dir).xattrs.is_empty());
         let kept = tree.node(tree.child(dir, b"kept").unwrap());
         assert!(matches!(kept.kind, NodeKind::File { .. }));
-        assert_eq!(tree.node(dir).xattrs[ATTRIBUTE], b"y");
         assert!(tree.child(Tree::ROOT, b".wh.dir").is_none());
         tree.add(dir, b".wh.", file()).unwrap();
         assert!(overlay_whiteouts(&mut tree).is_err());

@@ -252,11 +252,11 @@ mod tests {
             ("a h 644 0 0", "the file with the contents is missing"),
             (
                 "a x user.a",
-                "\"user.a\" is not as in NAME=VALUE, with values in 0x hexadecimal or 0s base64 if need be",
+                "\"user.a\" is not NAME=VALUE, where VALUE is text, 0x and hexadecimal digits, or 0s and base64",
             ),
             (
                 "a x user.a=0xzz",
-                "\"user.a=0xzz\" is not as in NAME=VALUE, with values in 0x hexadecimal or 0s base64 if need be",
+                "\"user.a=0xzz\" is not NAME=VALUE, where VALUE is text, 0x and hexadecimal digits, or 0s and base64",
             ),
             ("a/../b d 755 0 0", "path \"a/../b\": name is . or .."),
         ] {

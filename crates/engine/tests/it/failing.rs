@@ -258,18 +258,21 @@ fn an_error_names_the_bytes_that_no_extent_holds() {
         },
     };
     for (extents, expected) in [
-        (vec![stored(0..50)], "leave 50..100 of the file uncovered"),
+        (
+            vec![stored(0..50)],
+            "no extent covers bytes 50..100 of the file",
+        ),
         (
             vec![stored(0..50), stored(60..100)],
-            "leave 50..60 of the file uncovered",
+            "no extent covers bytes 50..60 of the file",
         ),
         (
             vec![stored(0..50), stored(20..50)],
-            "the extent 20..50 of the file does not hold byte 50",
+            "the next byte of the file is 50, but its extent covers 20..50",
         ),
         (
             vec![stored(0..50), stored(50..50)],
-            "the extent 50..50 of the file does not hold byte 50",
+            "the next byte of the file is 50, but its extent covers 50..50",
         ),
     ] {
         let mut builder = MemFsBuilder::new();

@@ -107,7 +107,7 @@ fn redirects_of_several_layers_make_one_path() {
         });
         let error = listed.unwrap_err().to_string();
         assert!(
-            error.contains("leads to nothing in the layers below"),
+            error.contains("names nothing in the lower layers"),
             "{between:?}: {error}"
         );
         assert_eq!(names, 0, "{between:?}");
@@ -166,11 +166,11 @@ fn a_file_whose_contents_are_missing_is_an_error_for_its_reader_only() {
     let file = format!("f=123 {METACOPY}");
     let far = format!("f=123 {METACOPY} trusted.overlay.redirect /gone");
     for (below, up, expected) in [
-        (&["a=1"][..], &file, "no layer below has them"),
-        (&["f/x=1"], &file, "no layer below has them"),
-        (&["f>a"], &file, "no layer below has them"),
-        (&["f=longer"], &file, "have 6 bytes; it has 3"),
-        (&["f=low"], &far, "no layer below has them"),
+        (&["a=1"][..], &file, "no lower layer has them"),
+        (&["f/x=1"], &file, "no lower layer has them"),
+        (&["f>a"], &file, "no lower layer has them"),
+        (&["f=longer"], &file, "have 6 bytes instead of 3"),
+        (&["f=low"], &far, "no lower layer has them"),
     ] {
         let merged = merge([layer(below), upper(&[up])]);
         let node = merged.node("f");
@@ -202,7 +202,9 @@ fn values_that_linux_refuses_are_errors_of_their_reader() {
         ]);
         let error = merged.fs.lookup(merged.node("d"), b"low").unwrap_err();
         assert!(
-            error.to_string().contains("is no name and no path"),
+            error
+                .to_string()
+                .contains("is neither a name nor an absolute path"),
             "{value}: {error}"
         );
     }

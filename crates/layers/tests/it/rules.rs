@@ -186,8 +186,8 @@ fn problems_and_errors_name_their_layer() {
     }
     let climbs = |name: &str| {
         let text = format!(
-            "damaged memfs image layer1: node 2, offset 0x0: the whiteout {name:?} hides nothing: no entry can \
-             have the name behind .wh."
+            "damaged memfs image layer1: node 2, offset 0x0: the whiteout {name:?} hides nothing: what \
+             follows .wh. is not a valid name"
         );
         (false, text)
     };

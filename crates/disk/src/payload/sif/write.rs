@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_new_file_has_the_image_as_its_root() {
-        for (definition, offset) in [(None, 36_864), (Some(vec![b'#'; 5000]), 40_960)] {
+        for (definition, offset) in [(None, 32_768), (Some(vec![b'#'; 5000]), 40_960)] {
             let sif = NewSif::new("arm64", definition.clone(), ZERO_TIME).unwrap();
             let front = sif.front(4096);
             assert_eq!(front.len(), offset);

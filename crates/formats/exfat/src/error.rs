@@ -95,7 +95,7 @@ pub enum Check {
     SetOrder { index: usize, found: u8, need: u8 },
     #[error("name of {len} characters in {entries} entries")]
     NameLen { len: u8, entries: usize },
-    #[error("name of {len} characters in {entries} entries, more than it needs")]
+    #[error("name of {len} characters, but its {entries} entries hold more")]
     NameForm { len: u8, entries: usize },
     #[error("{source}: {name:?}")]
     Name { name: String, source: NameError },

@@ -218,7 +218,7 @@ fn sets() {
     assert_eq!(
         found
             .iter()
-            .filter(|text| text.starts_with("the set's checksum"))
+            .filter(|text| text.starts_with("the set stores the checksum"))
             .count(),
         2
     );

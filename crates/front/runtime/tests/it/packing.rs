@@ -95,7 +95,7 @@ fn what_a_directory_lacks_is_named() {
     fs::rename(at("AppRun"), at("run")).unwrap();
     fails(3, "tree/AppRun: is missing");
     std::os::unix::fs::symlink("/nowhere/run", at("AppRun")).unwrap();
-    fails(3, "tree/AppRun: leads to no file");
+    fails(3, "tree/AppRun: points to no file");
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn problems_and_errors_name_their_layer() {
         ("e", "not supported: layer1: directory"),
         (
             "moved",
-            "damaged memfs image layer1: node 7, offset 0x0: the redirect of overlayfs",
+            "damaged memfs image layer1: node 7, offset 0x0: the overlayfs redirect",
         ),
     ] {
         let error = merged.fs.lookup(merged.node(path), b"a").unwrap_err();

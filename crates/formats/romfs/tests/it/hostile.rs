@@ -95,12 +95,12 @@ fn headers_that_lead_astray_are_exact_errors() {
         (
             "chain to itself",
             with_word(FILE, file(FILE)),
-            "offset 0xf0: the chain of entries comes back",
+            "offset 0xf0: the chain of entries returns",
         ),
         (
             "chain to the start",
             with_word(LINK, ROOT as u32 | 3),
-            "offset 0x20: the chain of entries comes back",
+            "offset 0x20: the chain of entries returns",
         ),
         (
             "directory below itself",

@@ -79,7 +79,7 @@ impl Image {
     /// [`Error::Io`] if the image cannot be read.
     pub fn digests(&self) -> Result<Vec<String>> {
         match self.format {
-            Some(format) => digest::measure(format, &*self.metadata),
+            Some(format) => digest::measure(format, &*self.metadata, None),
             None => Ok(Vec::new()),
         }
     }

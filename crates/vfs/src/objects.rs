@@ -21,8 +21,8 @@ pub struct ObjectFormat {
     /// Opens a directory to read all files below it by the paths that an image gives.
     pub open_base: fn(&Path) -> io::Result<Arc<dyn ResolveBlob>>,
     /// Computes the digests of an image from its bytes, by each hash that the format knows, in lower-case
-    /// hexadecimal digits.
-    pub digests: fn(&mut dyn Read) -> io::Result<Vec<String>>,
+    /// hexadecimal digits. If a number of digits is given, only those of that length.
+    pub digests: fn(&mut dyn Read, Option<usize>) -> io::Result<Vec<String>>,
     /// Opens a store to remove objects that no image needs.
     pub collector: fn(&Path) -> io::Result<Box<dyn Collector>>,
 }

@@ -151,6 +151,9 @@ fn refused(error: OnDiskError) -> Error {
         OnDiskError::Unchosen { .. } => Error::Unsupported(format!(
             "{error}; oci-sif:FILE@sha256:... opens it, or --platform"
         )),
+        OnDiskError::Read { source, .. } if source.raw_os_error().is_some() => {
+            Error::io(0, 0, source)
+        }
         OnDiskError::Read { .. } | OnDiskError::Refused { .. } => corrupt(Check::Document(error)),
     }
 }

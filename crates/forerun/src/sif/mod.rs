@@ -6,9 +6,9 @@ mod container_image;
 
 use std::sync::Arc;
 
-use forerun_disk::payload::Sif;
+use forerun_disk::payload::{Sif, is_sif};
 use forerun_io::{ReadAt, Window};
-use forerun_vfs::{Error, KeepIndex, Result};
+use forerun_vfs::{Error, KeepIndex, Result, read_head};
 
 use crate::OpenOptions;
 use crate::contents;
@@ -32,6 +32,11 @@ pub fn layers(
     options: &OpenOptions,
 ) -> Result<Option<Vec<LayerSource>>> {
     if options.offset > 0 || options.size.is_some() || options.table.is_some() {
+        return Ok(None);
+    }
+    // The magic number is at byte 32: a tar archive may have it in a name.
+    let head = read_head(&**source, 64)?;
+    if !is_sif(&head) || format_of(&**source, &OpenOptions::default()).is_some() {
         return Ok(None);
     }
     let Some(sif) = Sif::read(&**source)? else {

@@ -39,6 +39,19 @@ fn open(bytes: Vec<u8>) -> Result<Image, Error> {
     Image::from_source(Arc::new(MemorySource::new(bytes)), &OpenOptions::default())
 }
 
+#[test]
+fn an_archive_with_the_magic_number_in_a_name_is_an_archive() {
+    let name = format!("{}SIF_MAGIC", "x".repeat(32));
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_ustar();
+    header.set_size(4);
+    header.set_mode(0o644);
+    let added = archive.append_data(&mut header, &name, &b"text"[..]);
+    added.unwrap();
+    let image = open(archive.into_inner().unwrap()).unwrap();
+    assert_eq!(files(&image), expected(&[(&name, "text")]));
+}
+
 /// Returns the files of an image and their contents.
 fn files(image: &Image) -> Vec<(String, String)> {
     let entries = image.read_dir("/").unwrap();

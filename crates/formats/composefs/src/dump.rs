@@ -2,7 +2,7 @@
 //! 1.0.8. SHA-512 digests are an addition.
 
 use forerun_io::usize_from;
-use forerun_vfs::{Error, FileSystem, FileType, NodeId, Result, Timestamp};
+use forerun_vfs::{Error, FileSystem, FileType, Metadata, NodeId, Result, Timestamp};
 
 use crate::Composefs;
 use crate::ondisk::kind;
@@ -100,11 +100,10 @@ impl Attributes {
 /// the image. A file in the image of more than `CONTENT_MAX` bytes is [`Error::Unsupported`].
 pub fn dump_line(
     fs: &Composefs,
-    node: NodeId,
+    (node, metadata): (NodeId, &Metadata),
     name: &DumpName<'_>,
     read: impl FnOnce(usize) -> Result<Vec<u8>>,
 ) -> Result<Vec<u8>> {
-    let metadata = fs.metadata(node)?;
     let is_file = metadata.is_file();
     let attributes = Attributes::of(fs, node, is_file)?;
     let (kind, size) = if attributes.is_whiteout {

@@ -169,13 +169,14 @@ fn dump_of_image(tree: &Tree, files: &Files) -> Option<Vec<u8>> {
             path: &path,
             link_to,
         };
+        let metadata = entry.metadata.ok()?;
         lines.extend(
-            dump_line(&fs, entry.node, &name, |len| {
+            dump_line(&fs, (entry.node, &metadata), &name, |len| {
                 inline(&fs, entry.node, len, &image)
             })
             .ok()?,
         );
-        if !entry.metadata.is_ok_and(|metadata| metadata.is_dir()) {
+        if !metadata.is_dir() {
             seen.entry(entry.node).or_insert(path);
         }
     }

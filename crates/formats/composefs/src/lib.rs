@@ -75,10 +75,13 @@ pub const OBJECTS: ObjectFormat = ObjectFormat {
     found_as: forerun_erofs::FORMAT.name,
     open: |path| Ok(Arc::new(Objects::new(ObjectStore::open(path)?))),
     open_base: |path| Ok(Arc::new(Objects::below(ObjectStore::open(path)?))),
-    digests: |image| {
-        Ok(Algorithm::measure_all(image)?
-            .map(|digest| digest.to_string())
-            .to_vec())
+    digests: |image, digits| {
+        let digests = match digits {
+            Some(64) => vec![Algorithm::Sha256.measure(image)?.0],
+            Some(128) => vec![Algorithm::Sha512.measure(image)?.0],
+            _ => Algorithm::measure_all(image)?.to_vec(),
+        };
+        Ok(digests.iter().map(ToString::to_string).collect())
     },
     collector: gc::collector,
 };

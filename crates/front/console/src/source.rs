@@ -324,6 +324,10 @@ impl PreparedImage {
         }
         match (self.file, remote::reference(&self.args.image)?) {
             (Some(file), _) => {
+                let hint =
+                    "the layers of a container image in a SIF file are those of oci-sif:FILE";
+                let refused = layer_count::refuse_first(remote);
+                refused.map_err(|failure| named(failure.hint(hint)))?;
                 check_range(&file, &self.options).map_err(named)?;
                 Ok(Sources::Image(Arc::new(file), self.options))
             }

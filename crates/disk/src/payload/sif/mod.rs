@@ -6,6 +6,8 @@
 
 mod write;
 
+use std::collections::HashMap;
+
 use forerun_io::{ReadAt, u64_from, usize_from};
 use forerun_vfs::{Bound, Error, Result};
 
@@ -71,7 +73,7 @@ pub struct Sif {
     len: u64,
     partitions: Vec<Partition>,
     index: Option<Place>,
-    blobs: Vec<(String, Place)>,
+    blobs: HashMap<String, Place>,
 }
 
 /// An object of a SIF file, and the offset of its descriptor. The object may lie outside of the
@@ -114,7 +116,7 @@ impl Sif {
             len,
             partitions: Vec::new(),
             index: None,
-            blobs: Vec::new(),
+            blobs: HashMap::new(),
         };
         let mut at = 0;
         while at < table.count {
@@ -157,7 +159,8 @@ impl Sif {
                 let digest = bytes.get(EXTRA..EXTRA + DIGEST).unwrap_or_default();
                 // Blobs are looked up by digest, so one with another kind of digest is never used.
                 if let Ok(digest) = std::str::from_utf8(digest) {
-                    self.blobs.push((digest.to_string(), place));
+                    // Of two blobs with one digest, the first counts.
+                    self.blobs.entry(digest.to_string()).or_insert(place);
                 }
             }
             _ => {}
@@ -184,11 +187,8 @@ impl Sif {
     /// # Errors
     /// [`Error::Corrupt`] if it lies outside of the file.
     pub fn blob(&self, digest: &str) -> Result<Option<(u64, u64)>> {
-        let mut blobs = self.blobs.iter();
-        let found = blobs.find(|(of_blob, _)| of_blob == digest);
-        found
-            .map(|(_, place)| self.part("the blob", place))
-            .transpose()
+        let place = self.blobs.get(digest);
+        place.map(|place| self.part("the blob", place)).transpose()
     }
 
     fn part(&self, what: &'static str, place: &Place) -> Result<(u64, u64)> {

@@ -76,8 +76,15 @@ pub fn run(context: &Context, args: &SalvageArgs) -> Result {
     list(context, &files)?;
     let mut exit = Exit::Ok;
     if let Some(dir) = &args.directory {
+        // Files of one path are next to each other.
+        let mut before: Option<(&[u8], u64)> = None;
         for file in &files {
-            if let Err(failure) = save(image.reader(), dir, file) {
+            let number = match before {
+                Some((path, number)) if path == file.path => number + 1,
+                _ => 1,
+            };
+            before = Some((&file.path, number));
+            if let Err(failure) = save(image.reader(), dir, (file, number)) {
                 context.report(&failure.of(&name));
                 exit = exit.and(Exit::Partial);
             }
@@ -144,14 +151,14 @@ fn make_empty(dir: &Path) -> Result<OutputDir> {
     Ok(place)
 }
 
-/// Writes a file below `dir`, by another name if two deleted files had one.
-fn save(reader: &Reader, dir: &Path, file: &DeletedFile) -> Result<()> {
+/// Writes a file below `dir`: the `number`th of its path, which is part of the name from the second on.
+fn save(reader: &Reader, dir: &Path, (file, number): (&DeletedFile, u64)) -> Result<()> {
     let path = dir.join(OsStr::from_bytes(&file.path));
     let failed = |error: io::Error| output::failed(&error).of(path.display());
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(failed)?;
     }
-    let mut out = create(&path).map_err(failed)?;
+    let mut out = create(&path, number).map_err(failed)?;
     let mut lost = file.lost.iter();
     let mut next = lost.next();
     let mut at = 0;
@@ -165,7 +172,7 @@ fn save(reader: &Reader, dir: &Path, file: &DeletedFile) -> Result<()> {
             _ => {}
         }
         let end = next.map_or(file.size, |range| range.start).min(at + STEP);
-        let len = usize::try_from(end - at).unwrap_or(usize::MAX);
+        let len = usize_from(end - at);
         let data = reader.read(file.node, at, len);
         let data = data.map_err(|error| Failure::from(error).at(&absolute(&file.path)))?;
         if data.is_empty() {
@@ -184,8 +191,7 @@ fn save(reader: &Reader, dir: &Path, file: &DeletedFile) -> Result<()> {
 }
 
 /// Creates a file that is not there yet.
-fn create(path: &Path) -> io::Result<File> {
-    let mut number = 1;
+fn create(path: &Path, mut number: u64) -> io::Result<File> {
     loop {
         let mut name = path.as_os_str().to_owned();
         if number > 1 {

@@ -126,6 +126,13 @@ fn every_command_opens_a_container_image_in_a_sif_file() {
     let place = place();
     container_image(&place);
     assert_eq!(place.run(&["ls", "image.sif"]).ok().text(), "etc\nnew\n");
+    let first = ["ls", "--first-layers", "1"];
+    let refused = place.run(&[&first[..], &["image.sif"]].concat());
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let lowest = place
+        .run(&[&first[..], &["oci-sif:image.sif"]].concat())
+        .ok();
+    assert_ne!(lowest.text(), "etc\nnew\n");
     let info = place.run(&["info", "image.sif"]).ok();
     assert!(info.text().contains("SIF (Singularity"), "{}", info.text());
     assert_eq!(

@@ -11,6 +11,7 @@ use forerun::unstable::composefs::{
 };
 use forerun::vfs::{FileType, Held, Metadata, NodeId};
 use forerun_sandbox::Sandbox;
+use rustix::io::Errno;
 
 use super::mkfs::hash;
 use super::{DONE, FAILED, tell};
@@ -213,9 +214,14 @@ fn is_in(store: &ObjectStore, path: &[u8]) -> Result<bool> {
     let Some(payload) = Payload::parse(path) else {
         return Ok(false);
     };
-    let len = store.len_of(&payload.path());
-    let len = len.map_err(|error| Failure::source(&error).at(path))?;
-    Ok(len.is_some())
+    let absent = [Errno::LOOP, Errno::NOTDIR, Errno::NAMETOOLONG];
+    let absent = absent.map(|errno| Some(errno.raw_os_error()));
+    match store.len_of(&payload.path()) {
+        Ok(len) => Ok(len.is_some()),
+        // Behind a link or a file, or of a name that no directory can hold.
+        Err(error) if absent.contains(&error.raw_os_error()) => Ok(false),
+        Err(error) => Err(Failure::source(&error).at(path)),
+    }
 }
 
 fn driver(image: &Image) -> Result<&Composefs> {
@@ -281,7 +287,7 @@ fn dump(image: &Image, choices: &Choices, out: &mut Output) -> Result<()> {
             path: &path,
             link_to,
         };
-        let line = dump_line(fs, node, &name, |len| {
+        let line = dump_line(fs, (node, metadata), &name, |len| {
             Ok(reader.read(node, 0, len)?.to_vec())
         })?;
         out.text(line)?;

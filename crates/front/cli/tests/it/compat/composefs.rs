@@ -492,7 +492,14 @@ fn objects_of_other_names_are_listed() {
     );
     fs::create_dir_all(names.path("store/a b")).unwrap();
     fs::write(names.path("store/a b/c"), "").unwrap();
-    for (path, is_missing) in [("objects/x", true), ("../a.cfs", true), ("a b/c", false)] {
+    std::os::unix::fs::symlink("a b", names.path("store/link")).unwrap();
+    for (path, is_missing) in [
+        ("objects/x", true),
+        ("../a.cfs", true),
+        ("a b/c", false),
+        ("a b/c/d", true),
+        ("link/c", true),
+    ] {
         stub(&digits[..64], &format!("/{path}"));
         let listed = run(&names, "composefs-info objects s.cfs");
         assert_eq!(listed.text(), format!("{path}\n"));

@@ -367,8 +367,7 @@ impl Parser {
         match (sparse.major, sparse.size) {
             (Some(1), Some(size)) if sparse.minor == Some(0) => {
                 draft.member.size = size;
-                self.state = State::Map(draft, MapText::default());
-                Ok(Found::Nothing)
+                self.want_map(draft, MapText::default())
             }
             (None | Some(0), Some(size)) if sparse.has_map => {
                 draft.member.size = size;
@@ -402,24 +401,39 @@ impl Parser {
         self.complete(draft, true).map_err(|check| check.at(at))
     }
 
-    fn map(&mut self, mut draft: Box<Draft>, mut text: MapText, block: &[u8]) -> Result<Found> {
-        let at = draft.member.header;
-        self.at += u64_from(BLOCK);
-        let taken = text.take(block, &mut draft.map);
-        let rest = draft.stored.checked_sub(u64_from(BLOCK));
-        let (Some(()), Some(stored)) = (taken, rest) else {
-            let piece = draft.map.len() / 2;
-            draft.member.left_out = Some(Check::SparseMap { piece });
-            return self.complete(draft, false).map_err(|check| check.at(at));
-        };
-        draft.member.data = self.at;
-        draft.stored = stored;
-        self.bound(&draft)?;
-        if text.left == Some(0) {
-            return self.complete(draft, true).map_err(|check| check.at(at));
+    /// Requests the next block of a map. If the data of the member has no further block, the next
+    /// block is a header, so the member is left out.
+    fn want_map(&mut self, draft: Box<Draft>, text: MapText) -> Result<Found, Check> {
+        if draft.stored < u64_from(BLOCK) {
+            return self.without_map(draft);
         }
         self.state = State::Map(draft, text);
         Ok(Found::Nothing)
+    }
+
+    /// Leaves out a member whose map is not valid.
+    fn without_map(&mut self, mut draft: Box<Draft>) -> Result<Found, Check> {
+        let piece = draft.map.len() / 2;
+        draft.member.left_out = Some(Check::SparseMap { piece });
+        self.complete(draft, false)
+    }
+
+    fn map(&mut self, mut draft: Box<Draft>, mut text: MapText, block: &[u8]) -> Result<Found> {
+        let at = draft.member.header;
+        self.at += u64_from(BLOCK);
+        let is_valid = text.take(block, &mut draft.map).is_some();
+        draft.member.data = self.at;
+        draft.stored -= u64_from(BLOCK);
+        let found = if is_valid {
+            self.bound(&draft)?;
+            match text.left {
+                Some(0) => self.complete(draft, true),
+                _ => self.want_map(draft, text),
+            }
+        } else {
+            self.without_map(draft)
+        };
+        found.map_err(|check| check.at(at))
     }
 
     fn bound(&self, draft: &Draft) -> Result<()> {

@@ -68,6 +68,19 @@ pub fn xattrs(fs: &Tar, path: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
+/// Returns the records and the data of a sparse file (GNU 1.0).
+pub fn sparse(size: &[u8], map: &[u8], data: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let records = [
+        record("GNU.sparse.major", b"1"),
+        record("GNU.sparse.minor", b"0"),
+        record("GNU.sparse.realsize", size),
+    ];
+    let mut bytes = map.to_vec();
+    bytes.resize(512, 0);
+    bytes.extend(data);
+    (records.concat(), bytes)
+}
+
 pub fn everything() -> Vec<Vec<u8>> {
     let mut device = member(b'3', b"dir/char", b"", b"");
     device[329..345].copy_from_slice(b"0000005\x000000001\0");
@@ -77,14 +90,8 @@ pub fn everything() -> Vec<Vec<u8>> {
     symbolic[100..108].copy_from_slice(b"0000777\0");
     sum(&mut symbolic);
     let long = [&b"dir/"[..], &[b'n'; 150]].concat();
-    let sparse = [
-        record("GNU.sparse.major", b"1"),
-        record("GNU.sparse.minor", b"0"),
-        record("GNU.sparse.name", b"dir/holes"),
-        record("GNU.sparse.realsize", b"70000"),
-    ];
-    let mut map = b"2\n4096\n3\n65536\n5\n".to_vec();
-    map.resize(512, 0);
+    let (records, map) = sparse(b"70000", b"2\n4096\n3\n65536\n5\n", b"abcdefgh");
+    let sparse = [record("GNU.sparse.name", b"dir/holes"), records];
     let attributes = [
         record("path", b"dir/attributes"),
         record("mtime", b"1700000000.25"),
@@ -102,7 +109,7 @@ pub fn everything() -> Vec<Vec<u8>> {
         member(b'L', b"././@LongLink", b"", &long),
         member(b'0', b"short", b"", b"long name"),
         member(b'x', b"x", b"", &sparse.concat()),
-        member(b'0', b"substitute", b"", &[&map[..], b"abcdefgh"].concat()),
+        member(b'0', b"substitute", b"", &map),
         member(b'x', b"x", b"", &attributes.concat()),
         member(b'0', b"substitute", b"", b""),
     ]

@@ -12,7 +12,7 @@ use forerun_testkit::conformance::check_filesystem;
 use forerun_testkit::{CountingSource, Keeps, Shape, TreeModel, require, temp_dir};
 use forerun_vfs::{Error, FileSystem, MakeSpool, OpenWith, Result};
 
-use crate::common::{archive, member, node};
+use crate::common::{archive, member, node, sparse};
 
 struct Temporary;
 
@@ -149,6 +149,27 @@ fn a_compressed_file_that_is_no_archive_is_named() {
         assert!(matches!(error, Error::UnknownFormat { .. }), "{error}");
         let expected = "a gzip file that holds no archive; decompress it first";
         assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_map_that_ends_in_the_next_header_costs_its_file_only() {
+    let (records, map) = sparse(b"10", b"9\n1\n", b"");
+    for data in [&b""[..], &map] {
+        let bytes = archive(&[
+            member(b'x', b"x", b"", &records),
+            member(b'0', b"holes", b"", data),
+            member(b'0', b"last", b"", b"text"),
+        ]);
+        let Some(compressed) = gzip(&bytes) else {
+            return;
+        };
+        let stream = open(Arc::new(MemorySource::new(compressed)), false).unwrap();
+        let plain = open(Arc::new(MemorySource::new(bytes)), false).unwrap();
+        for fs in [stream, plain] {
+            assert!(node(&fs, "holes").is_none() && node(&fs, "last").is_some());
+            assert_eq!(fs.volume().warnings.len(), 1);
+        }
     }
 }
 

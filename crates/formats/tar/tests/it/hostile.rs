@@ -7,7 +7,7 @@ use forerun_tar::{FORMAT, Tar, fuzzing};
 use forerun_testkit::conformance::check_faults;
 use forerun_testkit::mutate::in_time;
 
-use crate::common::{archive, member, record, sum};
+use crate::common::{archive, member, record, sparse, sum};
 
 fn error(bytes: &[u8]) -> String {
     let opened = Tar::open(Arc::new(MemorySource::new(bytes)), &Limits::default());
@@ -63,20 +63,13 @@ fn what_later_members_replace_takes_no_memory() {
 
 #[test]
 fn every_byte_may_be_anything() {
-    let sparse = [
-        record("GNU.sparse.major", b"1"),
-        record("GNU.sparse.minor", b"0"),
-        record("GNU.sparse.realsize", b"900"),
-    ];
-    let mut map = b"1\n100\n3\n".to_vec();
-    map.resize(512, 0);
-    map.extend(b"abc");
+    let (sparse, map) = sparse(b"900", b"1\n100\n3\n", b"abc");
     let bytes = archive(&[
         member(b'L', b"long", b"", b"d/name\0"),
         member(b'0', b"short", b"", b"data"),
         member(b'1', b"hard", b"d/name", b""),
         member(b'2', b"soft", b"d", b""),
-        member(b'x', b"x", b"", &sparse.concat()),
+        member(b'x', b"x", b"", &sparse),
         member(b'0', b"holes", b"", &map),
         member(b'3', b"device", b"", b""),
     ]);

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use forerun_vfs::{FileSystem, FileType, Inferred, Place};
 
-use crate::common::{archive, member, node, open, record, sum, xattrs};
+use crate::common::{archive, member, node, open, record, sparse, sum, xattrs};
 
 fn kinds(members: &[Vec<u8>], expected: &[(&str, Option<FileType>)], warnings: usize) {
     let fs = open(&archive(members));
@@ -309,18 +309,11 @@ fn a_map_that_is_not_valid_costs_its_file_only() {
         b"1\n0\n3\n",
         b"99999999999999999999\n",
     ] {
-        let mut map = text.to_vec();
-        map.resize(512, 0);
-        map.extend(b"abcdef");
-        let records = [
-            record("GNU.sparse.major", b"1"),
-            record("GNU.sparse.minor", b"0"),
-            record("GNU.sparse.realsize", b"10"),
-        ];
+        let (records, mut map) = sparse(b"10", text, b"abcdef");
         // Three data bytes outside of all ranges are more than padding.
         map.resize(1500, 1);
         let members = [
-            member(b'x', b"x", b"", &records.concat()),
+            member(b'x', b"x", b"", &records),
             member(b'0', b"holes", b"", &map),
             member(b'0', b"last", b"", b""),
         ];
@@ -331,15 +324,9 @@ fn a_map_that_is_not_valid_costs_its_file_only() {
 #[test]
 fn the_size_of_a_sparse_file_may_be_its_length() {
     // bsdtar writes this for files of 8 GiB and more.
-    let records = [
-        record("size", b"10737418244"),
-        record("GNU.sparse.major", b"1"),
-        record("GNU.sparse.minor", b"0"),
-        record("GNU.sparse.realsize", b"10737418244"),
-    ];
-    let mut map = b"1\n10737418240\n4\n".to_vec();
-    map.resize(512, 0);
-    map.extend(b"last");
+    let size = b"10737418244";
+    let (records, map) = sparse(size, b"1\n10737418240\n4\n", b"last");
+    let records = [record("size", size), records];
     let fs = open(&archive(&[
         member(b'x', b"x", b"", &records.concat()),
         member(b'0', b"holes", b"", &map),

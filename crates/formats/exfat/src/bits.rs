@@ -5,6 +5,7 @@ use forerun_vfs::{Bound, Error, Result};
 
 use crate::chain::Chain;
 use crate::ondisk::FIRST_CLUSTER;
+use crate::volume::Volume;
 
 /// A set of clusters.
 pub struct Bits {
@@ -27,6 +28,14 @@ impl Bits {
         }
         bytes.resize(usize_from(len), 0);
         Ok(Self { bytes, clusters })
+    }
+
+    /// Returns the clusters that the allocation bitmap marks used. Clusters of a part that is
+    /// missing are not marked.
+    pub fn marked(volume: &Volume) -> Result<Self> {
+        let mut marked = Self::new(volume.boot.clusters)?;
+        volume.read_chain(&volume.bitmap, 0, &mut marked.bytes)?;
+        Ok(marked)
     }
 
     /// Returns whether a cluster is in the set. False for numbers outside of the volume.

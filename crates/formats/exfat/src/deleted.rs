@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forerun_io::{u64_from, usize_from};
+use forerun_io::u64_from;
 use forerun_vfs::{Bound, Error, FileType, NodeId, Result, Timestamp};
 
 use crate::bits::{Bits, clusters};
@@ -21,7 +21,7 @@ use crate::entry_set::EntrySet;
 use crate::error::Check;
 use crate::moving;
 use crate::nodes::ROOT;
-use crate::ondisk::{ENTRY, FIRST_CLUSTER, kind};
+use crate::ondisk::{ENTRY, kind};
 use crate::place::Place;
 use crate::session::Session;
 use crate::steps::Step;
@@ -59,11 +59,17 @@ struct DeletedSet {
     age: (Timestamp, Timestamp),
 }
 
-/// Visits the deleted files of a volume that was opened for rescue, newest first. Fails without an
-/// allocation bitmap.
-pub fn visit(session: &Session<'_>, visit: &mut dyn FnMut(DeletedFile)) -> Result<()> {
+/// Returns the deleted files of a volume that was opened for rescue, newest first. Fails if a part of
+/// the allocation bitmap is missing: whether a file is whole would be a guess.
+pub fn find(session: &Session<'_>) -> Result<Vec<DeletedFile>> {
     let volume = session.volume;
-    let mut taken = taken(volume)?;
+    let bitmap_len = u64::from(volume.boot.clusters).div_ceil(8);
+    if u64::from(volume.bitmap.clusters()) < volume.boot.clusters_for(bitmap_len) {
+        let what = "allocation bitmap";
+        return Err(Check::Missing { what }.at(None, 0));
+    }
+    let mut taken = Bits::marked(volume)?;
+    let mut files = Vec::new();
     let mut search = Search {
         volume,
         taken: &taken,
@@ -97,7 +103,7 @@ pub fn visit(session: &Session<'_>, visit: &mut dyn FnMut(DeletedFile)) -> Resul
         } else {
             Remains::Overwritten
         };
-        visit(DeletedFile {
+        files.push(DeletedFile {
             node: found.id,
             path: found.path.path(),
             size,
@@ -106,25 +112,7 @@ pub fn visit(session: &Session<'_>, visit: &mut dyn FnMut(DeletedFile)) -> Resul
             lost,
         });
     }
-    Ok(())
-}
-
-/// Returns the clusters that the bitmap marks used.
-fn taken(volume: &Volume) -> Result<Bits> {
-    if volume.bitmap.clusters() == 0 {
-        let what = "allocation bitmap";
-        return Err(Check::Missing { what }.at(None, 0));
-    }
-    let mut bytes = vec![0; usize_from(u64::from(volume.boot.clusters).div_ceil(8))];
-    volume.read_chain(&volume.bitmap, 0, &mut bytes)?;
-    let mut taken = Bits::new(volume.boot.clusters)?;
-    for cluster in taken.all() {
-        let index = cluster - FIRST_CLUSTER;
-        if bytes[usize_from(u64::from(index / 8))] >> (index % 8) & 1 == 1 {
-            taken.set(cluster);
-        }
-    }
-    Ok(taken)
+    Ok(files)
 }
 
 /// Claims the clusters of a deleted file, so that no older file gets them. Returns the ranges of

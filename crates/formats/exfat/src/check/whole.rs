@@ -49,7 +49,7 @@ pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<
         report.add(true, error.clone());
     }
     let boot = &volume.boot;
-    if boot.declared_len << boot.sector_bits != boot.volume_len {
+    if boot.declared_len != boot.volume_len >> boot.sector_bits {
         let (what, found) = ("VolumeLength", boot.declared_len);
         let low = boot.heap_end() >> boot.sector_bits;
         let high = volume.source.len() >> boot.sector_bits;
@@ -297,13 +297,11 @@ impl<'a> Used<'a> {
     fn compare(&self, report: &mut Report<'_>) -> Result<()> {
         report.node = None;
         let volume = self.volume;
-        let mut bitmap = vec![0; usize_from(u64::from(volume.boot.clusters).div_ceil(8))];
-        volume.read_chain(&volume.bitmap, 0, &mut bitmap)?;
+        let bitmap = Bits::marked(volume)?;
         let mut fat = Fat::new(volume);
         let (mut leaks, mut unmarked, mut in_use) = (Vec::new(), Vec::new(), 0_u64);
         for cluster in self.bits.all() {
-            let index = cluster - FIRST_CLUSTER;
-            let marked = bitmap[usize_from(u64::from(index / 8))] >> (index % 8) & 1 == 1;
+            let marked = bitmap.has(cluster);
             let met = self.bits.has(cluster);
             in_use += u64::from(marked);
             if met && !marked {

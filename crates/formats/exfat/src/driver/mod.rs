@@ -101,17 +101,13 @@ impl Exfat {
         self.volume.boot.serial
     }
 
-    /// Visits the deleted files of a volume that was opened for rescue, newest first.
+    /// Returns the deleted files of a volume that was opened for rescue, newest first.
     /// [`Error::Unsupported`] for other volumes.
-    pub fn deleted_files(&self, visit: &mut dyn FnMut(DeletedFile)) -> Result<()> {
+    pub fn deleted_files(&self) -> Result<Vec<DeletedFile>> {
         if !self.volume.rescue {
             return Err(Error::Unsupported("deleted files outside a rescue".into()));
         }
-        let mut files = Vec::new();
-        // The visitor may call this driver, so it is called without the lock.
-        self.session(|session| deleted::visit(session, &mut |file| files.push(file)))?;
-        files.into_iter().for_each(visit);
-        Ok(())
+        self.session(|session| deleted::find(session))
     }
 
     fn with(volume: Volume, store: Option<Store>) -> Self {

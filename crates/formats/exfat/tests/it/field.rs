@@ -516,8 +516,7 @@ fn deleted_files_are_found_with_a_verdict_for_each() {
     let index = first as usize - 2 + 1;
     image[bits + index / 8] |= 1 << (index % 8);
     let fs = crate::repairing::rescued(&image).unwrap();
-    let mut found = Vec::new();
-    fs.deleted_files(&mut |file| found.push(file)).unwrap();
+    let mut found = fs.deleted_files().unwrap();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     let told: Vec<_> = found
         .iter()
@@ -550,5 +549,5 @@ fn deleted_files_are_found_with_a_verdict_for_each() {
         [[4; 4096], [6; 4096]].concat()
     );
     // A volume that is not rescued shows none.
-    assert!(open(&image).deleted_files(&mut |_| {}).is_err());
+    assert!(open(&image).deleted_files().is_err());
 }

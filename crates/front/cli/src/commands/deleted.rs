@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::Args;
 use forerun::Reader;
 use forerun::unstable::exfat::{DeletedFile, Exfat, Remains};
-
+use forerun_io::usize_from;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
@@ -69,13 +69,20 @@ pub fn run(context: &Context, args: &SalvageArgs) -> Result {
         let message = format!("deleted files of {format} cannot be found; those of exFAT can");
         return Err(Failure::new(Exit::Format, "unsupported", message).of(name));
     };
-    let mut files = Vec::new();
-    let found = volume.deleted_files(&mut |file| files.push(file));
-    found.map_err(|error| Failure::from(error).of(&name))?;
+    let files = volume.deleted_files();
+    let mut files = files.map_err(|error| Failure::from(error).of(&name))?;
     files.sort_by(|a, b| a.path.cmp(&b.path));
     list(context, &files)?;
     let mut exit = Exit::Ok;
     if let Some(dir) = &args.directory {
+        // Before the files, which could take the names of directories.
+        for file in &files {
+            let path = dir.join(OsStr::from_bytes(&file.path));
+            if let Some(parent) = path.parent() {
+                let made = fs::create_dir_all(parent);
+                made.map_err(|error| output::failed(&error).of(parent.display()))?;
+            }
+        }
         // Files of one path are next to each other.
         let mut before: Option<(&[u8], u64)> = None;
         for file in &files {
@@ -155,9 +162,6 @@ fn make_empty(dir: &Path) -> Result<OutputDir> {
 fn save(reader: &Reader, dir: &Path, (file, number): (&DeletedFile, u64)) -> Result<()> {
     let path = dir.join(OsStr::from_bytes(&file.path));
     let failed = |error: io::Error| output::failed(&error).of(path.display());
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
     let mut out = create(&path, number).map_err(failed)?;
     let mut lost = file.lost.iter();
     let mut next = lost.next();

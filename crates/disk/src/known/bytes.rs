@@ -27,6 +27,8 @@ pub struct Bytes<'s> {
     /// Number of bytes decoded so far.
     pub decoded: u64,
     pub budget: Budget,
+    /// The budget for reads did not suffice, so the check does not know all bytes.
+    pub is_spent: bool,
 }
 
 impl<'s> Bytes<'s> {
@@ -39,6 +41,7 @@ impl<'s> Bytes<'s> {
             read: 0,
             decoded: 0,
             budget,
+            is_spent: false,
         }
     }
 
@@ -72,17 +75,32 @@ impl<'s> Bytes<'s> {
     }
 
     fn load(&mut self, offset: u64, len: usize) -> bool {
-        let left = usize_from(self.left() - offset);
-        let len = self.step.max(len).min(left);
-        let end = self.read + u64_from(len);
-        if end > self.budget.reads.max(u64_from(MEASURE_LEN)) {
+        let end = self.start + u64_from(self.buffer.len());
+        // Bytes in memory are not read again.
+        let kept = if (self.start..end).contains(&offset) {
+            usize_from(end - offset)
+        } else {
+            0
+        };
+        // A jump says nothing about the bytes after it.
+        if !(self.start..=end + u64_from(self.step)).contains(&offset) {
+            self.step = FIRST;
+        }
+        let len = self.step.max(len).min(usize_from(self.left() - offset));
+        let read = self.read + u64_from(len - kept);
+        if read > self.budget.reads.max(u64_from(MEASURE_LEN)) {
+            self.is_spent = true;
             return false;
         }
         self.step = (self.step * 4).min(MOST);
+        self.buffer.drain(..self.buffer.len() - kept);
         self.buffer.resize(len, 0);
-        self.start = offset;
-        self.read = end;
-        let is_read = self.source.read_exact_at(offset, &mut self.buffer).is_ok();
+        (self.start, self.read) = (offset, read);
+        let rest = &mut self.buffer[kept..];
+        let is_read = self
+            .source
+            .read_exact_at(offset + u64_from(kept), rest)
+            .is_ok();
         if !is_read {
             self.buffer.clear();
         }
@@ -124,7 +142,19 @@ impl<'s> Bytes<'s> {
         let mut at = from;
         while at - from < most {
             let left = usize_from(most - (at - from));
-            let bytes = self.up_to(at, MOST.min(left).max(wanted.len()));
+            let most_here = MOST.min(left).max(wanted.len());
+            let end = self.start + u64_from(self.buffer.len());
+            let held = match end.checked_sub(at) {
+                Some(held) if at >= self.start => usize_from(held),
+                _ => 0,
+            };
+            // Bytes in memory are searched first.
+            let len = if held < wanted.len() {
+                most_here
+            } else {
+                held.min(most_here)
+            };
+            let bytes = self.up_to(at, len);
             let mut rest = bytes;
             while let Some(place) = rest.iter().position(|&byte| byte == first) {
                 rest = &rest[place..];

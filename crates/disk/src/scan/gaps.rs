@@ -14,6 +14,14 @@ const MOST_SPLIT: usize = 16_384;
 /// Bytes that are counted at once.
 const CHUNK: usize = 4096;
 
+/// The bytes that [`Gaps`] has yet to process.
+#[derive(Clone, Copy)]
+pub enum Unread<'p> {
+    Piece(&'p Piece<'p>),
+    /// This byte, again and again: fill that a disk does not store.
+    Fill(u8),
+}
+
 /// The bytes that belong to no finding. Each is read once, in order.
 #[derive(Default)]
 pub struct Gaps {
@@ -34,15 +42,14 @@ impl Gaps {
         }
     }
 
-    /// Processes the unexplained bytes before `end`. They are in `piece`, or are zeros that are not
-    /// stored.
-    pub fn advance(&mut self, piece: Option<&Piece<'_>>, end: u64) {
+    /// Processes the unexplained bytes before `end`.
+    pub fn advance(&mut self, bytes: Unread<'_>, end: u64) {
         self.covered.sort_by_key(|range| range.start);
         let mut at = self.done;
         let covered = std::mem::take(&mut self.covered);
         for range in covered.iter().take_while(|range| range.start < end) {
             if range.start > at {
-                self.gap(piece, at..range.start);
+                self.gap(bytes, at..range.start);
             }
             if range.end > at {
                 self.close(at.max(range.start));
@@ -50,7 +57,7 @@ impl Gaps {
             }
         }
         if at < end {
-            self.gap(piece, at..end);
+            self.gap(bytes, at..end);
         }
         self.done = at.max(end);
         self.covered = covered;
@@ -63,13 +70,13 @@ impl Gaps {
         self.close(self.done);
     }
 
-    fn gap(&mut self, piece: Option<&Piece<'_>>, range: Range<u64>) {
+    fn gap(&mut self, bytes: Unread<'_>, range: Range<u64>) {
         let may_split = self.found.len() < MOST_SPLIT;
         let start = range.start;
         let open = self.open.get_or_insert_with(|| Stretch::new(start));
-        let Some(piece) = piece else {
-            open.pad(0, range.end - start);
-            return;
+        let piece = match bytes {
+            Unread::Piece(piece) => piece,
+            Unread::Fill(byte) => return open.pad(byte, range.end - start),
         };
         let bytes = piece.from(start);
         let mut bytes = bytes.get(..usize_from(range.end - start)).unwrap_or(bytes);

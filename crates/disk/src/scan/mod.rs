@@ -34,7 +34,7 @@ use crate::partitions::{PartitionTable, TableKind, partition_table};
 use crate::payload::{self, Payload};
 use crate::{Container, Disk, Foreign};
 use follow::{FirstMember, Followed};
-use gaps::Gaps;
+use gaps::{Gaps, Unread};
 use piece::{Candidate, CountedSource, PIECE, Piece};
 use signs::{Meaning, Sign, Signs};
 use sums::Sums;
@@ -183,7 +183,8 @@ impl ScanFinding {
 pub struct Scanned {
     /// The findings by offset, outer ones before inner ones.
     pub findings: Vec<ScanFinding>,
-    /// There are more than [`MOST_FINDINGS`], so the scan ended early.
+    /// There are more than [`MOST_FINDINGS`], so the scan ended early; or a finding was too costly to
+    /// check to its end.
     pub is_cut: bool,
 }
 
@@ -240,6 +241,7 @@ pub fn scan(
         followed: Followed::default(),
         failed_disks: 0,
         is_cut: false,
+        is_short: false,
     };
     let has_volumes = !volumes.is_empty() && is_whole;
     if let Some(container) = container.filter(|_| !has_volumes) {
@@ -283,7 +285,10 @@ pub fn scan(
             let next = next.map_or(source.len(), |next| next - options.offset);
             if next > start && search.sums.is_empty() {
                 search.close_gaps(&piece, start);
-                search.gaps.advance(None, next);
+                let mut fill = [0];
+                let read = source.read_exact_at(start, &mut fill);
+                read.map_err(|error| Error::io(start, 1, error))?;
+                search.gaps.advance(Unread::Fill(fill[0]), next);
                 start = next;
             }
         }
@@ -298,7 +303,7 @@ pub fn scan(
     nest::nest(&mut search.findings);
     Ok(Scanned {
         findings: search.findings,
-        is_cut: search.is_cut,
+        is_cut: search.is_cut || search.is_short,
     })
 }
 
@@ -320,6 +325,8 @@ struct Search {
     /// Number of disks that could not be opened, in all chunks.
     failed_disks: u32,
     is_cut: bool,
+    /// A check could not read all that it needed.
+    is_short: bool,
 }
 
 impl Search {
@@ -492,6 +499,7 @@ impl Search {
                     return false;
                 }
             },
+            Meaning::Known(_) if self.is_met(offset) => {}
             Meaning::Known(known) => {
                 let found = self.check(&candidate, known);
                 let Some(found) = found else {
@@ -507,7 +515,11 @@ impl Search {
     /// scan then skips are free.
     fn check(&mut self, candidate: &Candidate<'_, '_>, known: &Known) -> Option<Found> {
         let mut bytes = Bytes::new(candidate, self.budget);
-        let found = (known.check)(&mut bytes);
+        let mut found = (known.check)(&mut bytes);
+        if let Some(found) = found.as_mut().filter(|_| bytes.is_spent) {
+            (found.len, found.details) = (None, "not read to its end".to_string());
+            self.is_short = true;
+        }
         let is_passed = |found: &&Found| found.inside == Inside::Nothing && !self.options.all;
         let passed = found.as_ref().filter(is_passed).and_then(|found| found.len);
         let free = passed.unwrap_or(0).max(u64_from(MEASURE_LEN));
@@ -557,9 +569,6 @@ impl Search {
     }
 
     fn known(&mut self, offset: u64, known: &Known, found: Found, left: u64) {
-        if self.is_met(offset) {
-            return;
-        }
         // A ZIP archive can be opened, but is recognised by its end, not by the magic number of a
         // driver.
         let opens = self.formats.iter().find(|format| format.name == known.name);
@@ -571,7 +580,7 @@ impl Search {
         finding.details = found.details;
         let is_whole = finding.cut_to(left);
         let inside = match known.role {
-            Role::Volume => Inside::Images,
+            Role::Volume(_) => Inside::Images,
             Role::Plain | Role::Stream => found.inside,
         };
         if let Some((range, crc)) = found.sum.filter(|_| is_whole) {
@@ -602,7 +611,7 @@ impl Search {
         for range in self.followed.ranges() {
             self.gaps.cover(range);
         }
-        self.gaps.advance(Some(piece), end);
+        self.gaps.advance(Unread::Piece(piece), end);
     }
 
     /// Returns whether a valid image is at a location in a container.

@@ -13,6 +13,15 @@ fn scan(source: &Arc<dyn ReadAt>, options: ScanOptions) -> Result<Scanned> {
     scan::scan(source, formats(), options, &Arc::default(), &mut |_| {})
 }
 
+/// Scans, and also returns the number of bytes that were read.
+fn counted(source: &Arc<dyn ReadAt>) -> (Scanned, u64) {
+    let observer: Arc<Observer> = Arc::default();
+    let options = ScanOptions::default();
+    let scanned = scan::scan(source, formats(), options, &observer, &mut |_| {});
+    let read = observer.stats().snapshot().get(Counter::SourceBytes);
+    (scanned.unwrap(), read)
+}
+
 /// Returns bytes that do not repeat.
 fn random(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -103,17 +112,8 @@ fn padding_and_unknown_bytes_are_listed_between_findings() {
         &[0; 100],
     ];
     let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(parts.concat()));
-    let observer: Arc<Observer> = Arc::default();
-    let scanned = scan::scan(
-        &source,
-        formats(),
-        ScanOptions::default(),
-        &observer,
-        &mut |_| {},
-    )
-    .unwrap();
     // Each byte is read once; the partition tables lie at both ends.
-    let read = observer.stats().snapshot().get(Counter::SourceBytes);
+    let (scanned, read) = counted(&source);
     assert!(read < source.len() + (64 << 10), "{read}");
     let found: Vec<_> = scanned
         .findings
@@ -193,19 +193,40 @@ fn files_full_of_any_known_magic_number_are_read_at_most_three_times() {
             start.resize(start.len().max(64), filler);
             let bytes = start.repeat((5 << 20) / start.len());
             let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&bytes[..]));
-            let observer: Arc<Observer> = Arc::default();
-            scan::scan(
-                &source,
-                formats(),
-                ScanOptions::default(),
-                &observer,
-                &mut |_| {},
-            )
-            .unwrap();
-            let read = observer.stats().snapshot().get(Counter::SourceBytes);
+            let (_, read) = counted(&source);
             assert!(read < 3 * source.len() + (64 << 20), "{known:?}: {read}");
         }
     }
+}
+
+#[test]
+fn an_archive_of_many_streamed_members_is_read_once() {
+    let data = random(3 << 20);
+    let mut bytes = Vec::new();
+    let mut directory = Vec::new();
+    for (n, data) in data.chunks_exact(3000).enumerate() {
+        let name = format!("{n:04}");
+        let at = u32::try_from(bytes.len()).unwrap();
+        // Deflate, with the sizes after the data.
+        let head = [20, 8, 8, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0].map(u16::to_le_bytes);
+        bytes.extend([b"PK\x03\x04", &head.concat()[..], name.as_bytes(), data].concat());
+        bytes.extend(*b"PK\x07\x08            ");
+        directory.extend([b"PK\x01\x02\x14\0", &head.concat()[..]].concat());
+        directory.extend([0; 10]);
+        directory.extend([&at.to_le_bytes()[..], name.as_bytes()].concat());
+    }
+    bytes.extend(directory);
+    bytes.extend([&b"PK\x05\x06"[..], &[0; 18]].concat());
+    let source: Arc<dyn ReadAt> = Arc::new(MemorySource::new(&bytes[..]));
+    let (scanned, read) = counted(&source);
+    let zip = &known(scanned).findings[0];
+    assert_eq!(zip.kind, ScanKind::Image("zip"));
+    assert_eq!(
+        (zip.len, &*zip.details),
+        (Some(source.len()), "1048 members")
+    );
+    // Once by the check of the archive, once by the scan.
+    assert!(read < 2 * source.len() + (1 << 20), "{read}");
 }
 
 #[test]

@@ -8,8 +8,7 @@ use std::fmt::Write as _;
 
 use forerun::unstable::remote::is_plain;
 
-/// Escapes everything in `name` that is not plain text: as `
-/// `, `\t`, `\\`, or `\ooo` per byte.
+/// Escapes everything in `name` that is not plain text: as `\n`, `\t`, `\\`, or `\ooo` per byte.
 pub fn escape(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -41,6 +40,17 @@ fn push(text: &mut String, char: char) {
         '\r' => text.push_str("\\r"),
         char if is_plain(char) => text.push(char),
         char => octal(text, char.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+/// Quotes a name for a shell if it needs that.
+pub fn quoted(name: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+:".contains(char);
+    let name = printable(name);
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
+        name
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
     }
 }
 

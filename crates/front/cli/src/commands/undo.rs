@@ -15,7 +15,7 @@ use super::check::CheckArgs;
 use crate::args::is_stdin;
 use crate::context::{Context, image_name};
 use crate::error::{Failure, Result};
-use crate::escape::printable;
+use crate::escape::{printable, quoted};
 use crate::exit::Exit;
 use crate::interrupt::OnInterrupt;
 use crate::json;
@@ -141,26 +141,19 @@ impl Drop for UndoNotice<'_> {
 
 /// Returns the line with the command that reverses the repair.
 fn line(made: &Path, target: &UndoTarget) -> String {
-    let mut command = format!("forerun check --undo {}", quoted(made));
+    let mut command = format!(
+        "forerun check --undo {}",
+        quoted(&made.display().to_string())
+    );
     if target.offset > 0 {
         command += &format!(" --offset {}", target.offset);
     }
     if let Some(size) = target.size {
         command += &format!(" --size {size}");
     }
-    let image = quoted(&target.image);
+    let image = quoted(&target.image.display().to_string());
     let made = made.display();
     format!("undo file: {made}; {command} {image} undoes the repair")
-}
-
-fn quoted(name: &Path) -> String {
-    let name = name.display().to_string();
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+".contains(char);
-    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) {
-        name
-    } else {
-        format!("'{}'", name.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

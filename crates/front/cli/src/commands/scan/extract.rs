@@ -27,18 +27,13 @@ pub struct Extraction<'c> {
     context: &'c Context,
     open: OpenOptions,
     root: &'c Path,
-    /// Bytes that may still be written as files.
+    /// Bytes of this and outer levels that may still be written as files.
     copies_left: u64,
     pub failures: Vec<Failure>,
 }
 
 impl<'c> Extraction<'c> {
-    pub fn new(
-        context: &'c Context,
-        open: &OpenOptions,
-        root: &'c Path,
-        source: &dyn ReadAt,
-    ) -> Self {
+    pub fn new(context: &'c Context, open: &OpenOptions, root: &'c Path) -> Self {
         Self {
             context,
             open: OpenOptions {
@@ -47,13 +42,16 @@ impl<'c> Extraction<'c> {
                 ..open.clone()
             },
             root,
-            copies_left: source.len().saturating_mul(MOST_COPIES),
+            copies_left: 0,
             failures: Vec::new(),
         }
     }
 
     /// Writes what was found in a source below `dir`, which is in the directory of the extraction.
     pub fn level(&mut self, level: &mut Level, dir: &Path) -> Result<()> {
+        // The map of a disk may claim any length.
+        let len = level.source.len().min(self.open.limits.total_bytes);
+        self.copies_left += len * MOST_COPIES;
         for (index, finding) in level.scanned.findings.clone().iter().enumerate() {
             if finding.kind == ScanKind::Padding || is_cover(&level.scanned.findings, index) {
                 continue;
@@ -163,7 +161,11 @@ fn is_cover(findings: &[ScanFinding], index: usize) -> bool {
                 | ScanKind::Known("uimage" | "trx" | "android-boot" | "uefi-volume")
         )
     });
-    is_cover && findings.iter().any(|finding| finding.inside == Some(index))
+    // What is inside of a finding follows it.
+    is_cover
+        && findings
+            .get(index + 1)
+            .is_some_and(|next| next.inside == Some(index))
 }
 
 /// Creates the report, which holds what was found and where it was written to.

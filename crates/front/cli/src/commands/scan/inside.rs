@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,11 +32,21 @@ const LEAST_FILE: u64 = 64;
 pub struct Level {
     pub source: Arc<dyn ReadAt>,
     pub scanned: Scanned,
+    /// In the order of the findings.
     pub inside: Vec<Inner>,
     /// Findings that could not be opened or decoded, and why.
     pub problems: BTreeMap<usize, String>,
     /// Where findings were extracted to, below the directory.
     pub extracted: BTreeMap<usize, PathBuf>,
+}
+
+impl Level {
+    /// Returns what was found inside of the finding at `index`.
+    pub fn inside(&self, index: usize) -> &[Inner] {
+        let start = self.inside.partition_point(|inner| inner.finding < index);
+        let rest = &self.inside[start..];
+        &rest[..rest.partition_point(|inner| inner.finding == index)]
+    }
 }
 
 /// What was found inside of a finding.
@@ -54,7 +64,6 @@ pub struct Descent<'c> {
     open: OpenOptions,
     /// The decoded streams, one behind the other. It is made before the process enters its sandbox.
     spool: Option<File>,
-    spooled: u64,
     bytes_left: u64,
     findings_left: usize,
     /// Whether something was not searched, because one of the bounds was reached.
@@ -74,7 +83,6 @@ impl<'c> Descent<'c> {
                 ..open.clone()
             },
             spool,
-            spooled: 0,
             bytes_left: MOST_BYTES,
             findings_left: MOST_INSIDE,
             is_cut: false,
@@ -176,11 +184,13 @@ impl<'c> Descent<'c> {
         };
         let source = Window::new(Arc::clone(&level.source), finding.offset, finding.len);
         let source = source.map_err(|error| Failure::output(&error))?;
+        let start = spool.stream_position();
+        let start = start.map_err(|error| Failure::output(&error))?;
         let (mut failed, mut written) = (None, 0);
         let left = self.bytes_left;
         let decoded = decode_stream(&source, name, &mut |bytes| {
             let more = crate::size::count_of(bytes.len());
-            if written + more > left {
+            if depth >= DEPTH || written + more > left {
                 return false;
             }
             failed = spool.write_all(bytes).err();
@@ -194,8 +204,6 @@ impl<'c> Descent<'c> {
             return Ok(());
         };
         self.is_cut |= decoded > written;
-        let start = self.spooled;
-        self.spooled += written;
         self.bytes_left -= written;
         let file = spool.try_clone().and_then(FileSource::from_file);
         let file = file.map_err(|error| Failure::output(&error))?;
@@ -213,9 +221,17 @@ impl<'c> Descent<'c> {
         finding: &ScanFinding,
         depth: u32,
     ) -> Result<()> {
+        if depth >= DEPTH {
+            self.is_cut = true;
+            return Ok(());
+        }
         let image = open(level, finding, &self.open)?;
         let mut failed = None;
-        for entry in image.walk().take(MOST_FILES) {
+        for (count, entry) in image.walk().enumerate() {
+            if count == MOST_FILES {
+                self.is_cut = true;
+                break;
+            }
             let file = match entry {
                 Ok(entry) if entry.file_type() == FileType::Regular => entry.file(),
                 Ok(_) => continue,

@@ -30,7 +30,7 @@ use show::ShownImage;
 /// Finds images of all formats at any byte, and shows the command that opens each. Also lists what forerun does
 /// not open: other filesystems, archives, compressed streams, kernels, device trees, certificates and keys. The
 /// bytes between are listed as padding, or as unknown with their entropy in bits per byte: 8 for compressed
-/// and encrypted data. Superblocks, lengths and checksums are verified.
+/// and encrypted data. Superblocks and lengths are verified, and most checksums.
 ///
 /// Exit status: 0 if something was found, 1 if nothing was found.
 #[derive(Args, Debug)]
@@ -127,7 +127,7 @@ pub fn run(context: &Context, args: &ScanArgs) -> Result {
     let is_cut = descent.is_cut;
     let mut exit = Exit::Ok;
     if let Some(dir) = &args.extract {
-        let mut extraction = Extraction::new(context, &options, dir, &*level.source);
+        let mut extraction = Extraction::new(context, &options, dir);
         extraction.level(&mut level, Path::new(""))?;
         if !extraction.failures.is_empty() {
             exit = Exit::Partial;

@@ -8,7 +8,7 @@ use forerun::unstable::disk::scan::{ScanFinding, ScanKind};
 use serde_json::{Map, Value};
 
 use super::inside::Level;
-use crate::escape::{escape, printable};
+use crate::escape::{escape, printable, quoted};
 use crate::{json, size};
 
 /// The result for a user.
@@ -122,7 +122,7 @@ impl ShownImage<'_> {
             ];
             let command = self.command(finding).filter(|_| depth == 0);
             rows.push((cells, command));
-            for inner in level.inside.iter().filter(|inner| inner.finding == index) {
+            for inner in level.inside(index) {
                 let below = depth + around + 1;
                 let name = match &inner.path {
                     Some(path) => escape(path.as_os_str().as_bytes()),
@@ -148,8 +148,7 @@ impl ShownImage<'_> {
         let findings = findings.map(|(index, finding)| {
             let command = self.command(finding).filter(|_| is_outermost);
             let mut object = fields(finding, command);
-            let inside = level.inside.iter().filter(|inner| inner.finding == index);
-            let inside = inside.map(|inner| {
+            let inside = level.inside(index).iter().map(|inner| {
                 let mut object = Map::new();
                 let path = inner.path.as_ref();
                 json::put_bytes(
@@ -216,15 +215,4 @@ fn about(finding: &ScanFinding) -> String {
         parts.push("wrong checksum".to_string());
     }
     parts.join(", ")
-}
-
-/// Quotes a name for a shell where it needs that.
-fn quoted(name: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+:".contains(char);
-    let plain = printable(name);
-    if plain.chars().all(is_plain) {
-        plain
-    } else {
-        format!("'{}'", plain.replace('\'', "'\\''"))
-    }
 }

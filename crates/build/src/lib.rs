@@ -44,7 +44,7 @@ pub use manifest::{
 pub use memory::{WriterNeeds, is_in_memory, spool_dir, spool_file, warn_of_large_tree};
 pub use order::Order;
 pub use output::{Complete, ImageOutput, ImageWriter};
-pub use owners::{IdMap, Owners};
+pub use owners::{IdMap, Owners, shift_owners};
 pub use parallel::{Jobs, ParallelBounds, ParallelError, parallel_map};
 pub use pattern::Patterns;
 pub use priorities::Priorities;

@@ -99,6 +99,17 @@ impl Owners {
     }
 }
 
+/// Adds to all owners and groups. Returns false if one would be above 4294967295.
+pub fn shift_owners(tree: &mut Tree, uid: u32, gid: u32) -> bool {
+    tree.nodes_mut().all(|node| {
+        let moved = node.uid.checked_add(uid).zip(node.gid.checked_add(gid));
+        moved.is_some_and(|moved| {
+            (node.uid, node.gid) = moved;
+            true
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

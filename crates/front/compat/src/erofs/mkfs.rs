@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forerun::Writer;
 use forerun::build::{
     ImageOptions, Owners, Patterns, ScanOptions, Times, Tree, overlay_whiteouts, scan,
-    strip_whiteouts,
+    shift_owners, strip_whiteouts,
 };
 use forerun::vfs::Timestamp;
 use forerun_sandbox::Sandbox;
@@ -93,9 +93,10 @@ fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
         .map(|metadata| (metadata.dev(), metadata.ino()))
         .collect();
     let sandbox = Sandbox::new().write_below(forerun::build::spool_dir());
-    let sandbox = match (&call.source, call.tar) {
-        (Some(source), false) => sandbox.read(source).keep(TREES),
-        _ => sandbox,
+    let sandbox = match (&archive, &call.source) {
+        (Some(archive), _) => archive.with_index(sandbox),
+        (None, Some(source)) => sandbox.read(source).keep(TREES),
+        (None, None) => sandbox,
     };
     let targets = blob.iter().chain([&target]);
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
@@ -176,12 +177,9 @@ fn change(call: &MkErofs, tree: &mut Tree) -> Result<()> {
         ..Owners::default()
     };
     owners.apply(tree);
-    let offsets = (call.uid_offset, call.gid_offset);
-    for node in tree.nodes_mut() {
-        let uid = node.uid.checked_add(offsets.0);
-        let gid = node.gid.checked_add(offsets.1);
-        let too_large = || Failure::usage("an owner with the offset is above 4294967295");
-        (node.uid, node.gid) = uid.zip(gid).ok_or_else(too_large)?;
+    if !shift_owners(tree, call.uid_offset, call.gid_offset) {
+        let message = "an owner with the offset is above 4294967295";
+        return Err(Failure::usage(message));
     }
     let epoch = crate::values::source_date_epoch()?;
     let at = |seconds| Timestamp {

@@ -104,7 +104,7 @@ pub const TABLE: &[Opt<Draft>] = options! {
         "none" | "path" => Ok(()),
         order => refuse(format!("--sort={order}: only none and path are supported")),
     });
-    // Callers give it for plain archives too. The reader refuses a compressed one.
+    // Compression is recognised by the contents.
     "--ungzip" | "--unxz" => Perhaps(|_, _| {});
     "--max-extent-bytes" => Value("", |_, value| integer(utf8(value)?, "invalid max-extent-bytes").map(drop));
     "--workers" => Value("", |_, value| integer(utf8(value)?, "invalid workers").map(drop));

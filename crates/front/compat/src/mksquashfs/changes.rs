@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forerun::build::{NodeKind, Owners, Times, Tree, XattrFilter};
+use forerun::build::{NodeKind, Owners, Times, Tree, XattrFilter, shift_owners};
 use forerun::vfs::Timestamp;
 
 use super::call::{MakeCall, MakeTime};
@@ -113,12 +113,8 @@ pub fn finish(call: &MakeCall, times: &MakeTimes, tree: &mut Tree) -> MakeEnded<
             }
         }
     }
-    for node in tree.nodes_mut() {
-        let moved = [node.uid, node.gid].map(|id| id.checked_add(call.owner_offset));
-        let [Some(uid), Some(gid)] = moved else {
-            return stop("FATAL ERROR: -uid-gid-offset: an owner is above 4294967295");
-        };
-        (node.uid, node.gid) = (uid, gid);
+    if !shift_owners(tree, call.owner_offset, call.owner_offset) {
+        return stop("FATAL ERROR: -uid-gid-offset: an owner is above 4294967295");
     }
     if let Some(time) = call.root_time {
         tree.node_mut(Tree::ROOT).mtime = time.of(tree);

@@ -225,7 +225,8 @@ impl MetadataSource {
                 } else {
                     self.grow(range.clone())
                 };
-                let request = range.start..guess.end.max(wanted.min(self.len()));
+                let most = range.start + self.geometry.max_request();
+                let request = range.start..guess.end.max(wanted.min(most).min(self.len()));
                 // If the larger request fails, the block itself may still be readable.
                 let grown = (request.end > range.end)
                     .then(|| self.load(request).ok())

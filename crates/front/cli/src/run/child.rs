@@ -124,7 +124,7 @@ impl Child {
 
 /// Returns whether the other end of a socket is closed. Linux reports ECONNRESET if it was closed
 /// with an unread message.
-fn has_ended(error: &io::Error) -> bool {
+pub(super) fn has_ended(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)
 }

@@ -28,6 +28,7 @@ use crate::mount::program;
 use crate::role::{self, Role};
 
 use super::attach::{by_descriptor, read_only_tree};
+use super::child::has_ended;
 use super::ids::{OwnMaps, in_proc};
 use super::plan::RunPlan;
 use super::{failed, namespace_failure};
@@ -127,6 +128,14 @@ pub fn become_command(words: &[OsString]) -> ExitCode {
     ExitCode::from(exit.code())
 }
 
+/// Returns `None` if process 1 has ended. It has said why.
+fn if_it_lives<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
+    match answer {
+        Err(error) if has_ended(&error) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
 /// Enters the namespaces and executes the command. Returns only if that fails or process 1 has
 /// failed.
 fn enter(channel: &Channel, plan: &RunPlan) -> Result<()> {
@@ -134,8 +143,11 @@ fn enter(channel: &Channel, plan: &RunPlan) -> Result<()> {
     // Opened before the root directory changes, because the command may have something else at
     // /proc.
     let process = in_proc("self").map_err(talking)?;
-    channel.send(b"loaded", &[]).map_err(talking)?;
-    let Some(received) = channel.receive().map_err(talking)? else {
+    let sent = channel.send(b"loaded", &[]);
+    if if_it_lives(sent).map_err(talking)?.is_none() {
+        return Ok(());
+    }
+    let Some(received) = if_it_lives(channel.receive()).map_err(talking)?.flatten() else {
         return Ok(());
     };
     let stdin = received.descriptors.into_iter().next();
@@ -144,8 +156,11 @@ fn enter(channel: &Channel, plan: &RunPlan) -> Result<()> {
         namespace_failure("making the user namespace of the command", &error.into())
     })?;
     let sent = channel.send(b"entered", &[process.as_fd()]);
-    sent.map_err(talking)?;
-    if channel.receive().map_err(talking)?.is_none() {
+    if if_it_lives(sent).map_err(talking)?.is_none() {
+        return Ok(());
+    }
+    let answer = if_it_lives(channel.receive()).map_err(talking)?;
+    if answer.flatten().is_none() {
         return Ok(());
     }
     let protecting = forerun_sys::refuse_terminal_input();

@@ -273,11 +273,11 @@ fn options_out_of_range_are_refused_by_name() {
         ),
         (
             lzo(LzoAlgorithm::Lzo1x1, 8),
-            "lzo lzo1x1 at level 8: the encoder has lzo1x_999 at level 8 only",
+            "lzo lzo1x1 at level 8: only algorithm lzo1x_999 at level 8 is supported",
         ),
         (
             lzo(LzoAlgorithm::Lzo1x999, 3),
-            "lzo lzo1x999 at level 3: the encoder has lzo1x_999 at level 8 only",
+            "lzo lzo1x999 at level 3: only algorithm lzo1x_999 at level 8 is supported",
         ),
     ] {
         let error: EncodingError = Encoder::new(&encoding, 128 << 10).unwrap_err();

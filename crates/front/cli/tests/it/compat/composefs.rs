@@ -492,7 +492,7 @@ fn objects_of_other_names_are_listed() {
     );
     fs::create_dir_all(names.path("store/a b")).unwrap();
     fs::write(names.path("store/a b/c"), "").unwrap();
-    std::os::unix::fs::symlink("a b", names.path("store/link")).unwrap();
+    symlink("a b", names.path("store/link")).unwrap();
     for (path, is_missing) in [
         ("objects/x", true),
         ("../a.cfs", true),

@@ -150,6 +150,16 @@ impl Boot {
         }
     }
 
+    /// Returns what is wrong if `VolumeLength` was not used, see [`fit`](Self::fit).
+    pub fn length_check(&self, source_len: u64) -> Option<Check> {
+        (self.declared_len != self.volume_len >> self.sector_bits).then(|| Check::BootField {
+            what: "VolumeLength",
+            found: self.declared_len,
+            low: self.heap_end() >> self.sector_bits,
+            high: source_len >> self.sector_bits,
+        })
+    }
+
     pub fn heap_len(&self) -> u64 {
         u64::from(self.clusters) << self.cluster_bits
     }

@@ -49,16 +49,7 @@ pub fn volume(session: &mut Session<'_>, problems: &mut Vec<Problem>) -> Result<
         report.add(true, error.clone());
     }
     let boot = &volume.boot;
-    if boot.declared_len != boot.volume_len >> boot.sector_bits {
-        let (what, found) = ("VolumeLength", boot.declared_len);
-        let low = boot.heap_end() >> boot.sector_bits;
-        let high = volume.source.len() >> boot.sector_bits;
-        let check = Check::BootField {
-            what,
-            found,
-            low,
-            high,
-        };
+    if let Some(check) = boot.length_check(volume.source.len()) {
         report.add(false, check.at(None, 0));
     }
     if let Some(revision) = boot.unknown_revision() {

@@ -179,6 +179,10 @@ fn finish(work: &mut Work<'_, '_>, found: u16) -> Result<()> {
     if found & volume_flag::MEDIA_FAILURE != 0 {
         work.leave(Kind::MediaFailure, None, Check::MediaFailure, 0);
     }
+    let declared = work.volume.boot.length_check(ReadAt::len(&*work.back));
+    if let Some(check) = declared {
+        work.leave(Kind::VolumeLength, None, check, 0);
+    }
     let (percent, at) = (work.volume.boot.percent, u64_from(PERCENT_AT));
     let is_odd = percent > 100 && percent != PERCENT_UNKNOWN;
     let actual = percent_in_use(work)?;

@@ -11,6 +11,8 @@ pub enum Kind {
     MainBoot,
     /// The backup boot region is damaged, or differs from the main one.
     BackupBoot,
+    /// `VolumeLength` is not the length of the volume. Linux does not use the field.
+    VolumeLength,
     /// The first two entries of the FAT are wrong.
     FatHead,
     /// The entry or the chain of the allocation bitmap is damaged.
@@ -74,6 +76,7 @@ impl Kind {
         match self {
             Self::MainBoot => "main-boot-region",
             Self::BackupBoot => "backup-boot-region",
+            Self::VolumeLength => "volume-length",
             Self::FatHead => "fat-head",
             Self::BitmapEntry => "bitmap-entry",
             Self::UpcaseTable => "upcase-table",
@@ -121,6 +124,7 @@ impl Kind {
         match self {
             Self::MainBoot
             | Self::BackupBoot
+            | Self::VolumeLength
             | Self::FatHead
             | Self::Label
             | Self::LostEntry
@@ -161,6 +165,7 @@ impl Kind {
         matches!(
             self,
             Self::BackupBoot
+                | Self::VolumeLength
                 | Self::Time
                 | Self::Reserved
                 | Self::Leaked

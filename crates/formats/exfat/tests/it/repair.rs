@@ -256,6 +256,24 @@ fn what_is_declined_stays() {
 }
 
 #[test]
+fn a_wrong_volume_length_is_told_and_left() {
+    let Some(image) = filled("512") else { return };
+    // Shifted by the size of a sector, the second one is the true length again.
+    for odd in [1, 0x8D00_0000_0000_0000] {
+        let mut bytes = image.clone();
+        let length = u64::from_le_bytes(bytes[72..80].try_into().unwrap()) + odd;
+        put(&mut bytes, 72, &length.to_le_bytes());
+        seal_boot(&mut bytes);
+        bytes.copy_within(..6144, 6144);
+        let (after, summary, findings) = mend(bytes.clone());
+        assert!(after == bytes, "{odd:#x}");
+        assert_eq!((summary.repairs(), summary.remains()), (0, 1));
+        let told = findings[0].error.to_string();
+        assert!(told.contains("VolumeLength"), "{told}");
+    }
+}
+
+#[test]
 fn no_room_for_a_copy() {
     let Some(image) = filled("4K") else { return };
     let map = Map::of(&image);

@@ -79,7 +79,7 @@ pub fn parse<'b>(
     let attributes = header.external_attributes.get();
     let is_unix = header.host == HOST_UNIX || header.host == HOST_OS_X;
     let unix = if is_unix { attributes >> 16 } else { 0 };
-    let (kind, odd_kind) = kind(&path, unix, attributes);
+    let (kind, odd_kind) = kind(&path, size, unix, attributes);
     Ok(Member {
         kind,
         mode: mode(kind, unix, attributes, ownership),
@@ -104,7 +104,7 @@ pub fn parse<'b>(
 
 /// Returns the kind of a member, and its UNIX type if trees do not have such nodes. A slash at the
 /// end makes it a directory, whatever its other fields say.
-fn kind(path: &[u8], unix: u32, attributes: u32) -> (FileType, Option<u32>) {
+fn kind(path: &[u8], size: u64, unix: u32, attributes: u32) -> (FileType, Option<u32>) {
     /// `FILE_ATTRIBUTE_DIRECTORY`.
     const DIRECTORY: u32 = 0x10;
     let unix = unix & 0o170_000;
@@ -114,6 +114,8 @@ fn kind(path: &[u8], unix: u32, attributes: u32) -> (FileType, Option<u32>) {
         0 | 0o100_000 => FileType::Regular,
         0o040_000 => FileType::Directory,
         0o120_000 => FileType::Symlink,
+        // Info-ZIP's zip records the pipe that it read a member from.
+        0o010_000 if size > 0 => FileType::Regular,
         0o010_000 => FileType::Fifo,
         0o140_000 => FileType::Socket,
         // Archives store no device numbers.

@@ -77,6 +77,16 @@ fn members_of_other_systems_have_the_modes_of_the_mount() {
 }
 
 #[test]
+fn a_member_that_was_read_from_a_pipe_is_a_file() {
+    let mut member = file(b"-");
+    member.attributes = 0o010_660 << 16;
+    let zip = open(&archive(&[member]));
+    let metadata = zip.metadata(node(&zip, "-")).unwrap();
+    assert_eq!((metadata.kind, metadata.mode), (FileType::Regular, 0o660));
+    assert!(metadata.size > 0);
+}
+
+#[test]
 fn owners_and_times_are_those_of_extra_fields() {
     let mut member = file(b"a");
     member.extra = [

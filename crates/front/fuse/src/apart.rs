@@ -20,10 +20,9 @@ use std::sync::mpsc::{Sender, channel};
 use forerun_sys::threads;
 use nix::sys::signal::SigSet;
 
-use crate::connection::notification;
+use crate::connection::{invalidate, notification};
 
-/// Numbers of the messages.
-const NOTIFY_INVAL_INODE: u32 = 2;
+/// The notification that makes the kernel drop a name.
 const NOTIFY_INVAL_ENTRY: u32 = 3;
 
 type Job = Box<dyn FnOnce(&OwnedFd) + Send>;
@@ -61,13 +60,9 @@ impl Apart {
 
     /// Makes the kernel ask for the attributes of an inode again.
     pub fn drop_attributes(&self, number: u64) {
-        // A negative offset leaves the pages alone.
-        let body = [number.cast_signed(), -1, 0].map(i64::to_ne_bytes);
-        if let Ok(message) = notification(NOTIFY_INVAL_INODE, body.as_flattened(), &[]) {
-            self.run(move |connection| {
-                let _it_has_gone = rustix::io::write(connection, &message);
-            });
-        }
+        self.run(move |connection| {
+            let _it_has_gone = invalidate(connection, number, -1);
+        });
     }
 
     /// Makes the kernel drop a name, and waits until it has.

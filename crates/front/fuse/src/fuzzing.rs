@@ -68,7 +68,7 @@ mod opcode {
 pub fn image(reader: Reader, bytes: &[u8]) {
     let core = Arc::new(Core::new(reader, &MountOptions::default()));
     let pusher = Arc::new(OnceLock::new());
-    let adapter = Adapter::new(core, RequestThreads::new(1), pusher, true);
+    let adapter = Adapter::new(core, RequestThreads::new(1), pusher, Arc::default(), true);
     serve(adapter, |_| {}, bytes);
 }
 

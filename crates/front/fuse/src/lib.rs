@@ -40,6 +40,8 @@ mod id_map;
 mod inode;
 mod interrupted;
 mod lifeline;
+mod listers;
+mod listing;
 mod liveness;
 mod mount;
 mod mountpoint;

@@ -126,14 +126,20 @@ pub fn show(
     let core = Arc::new(Core::new(reader, options));
     let threads = request_threads(options);
     let pusher = Arc::new(OnceLock::new());
+    let connection = Arc::new(OnceLock::new());
     let adapter = Adapter::new(
         Arc::clone(&core),
         threads,
         Arc::clone(&pusher),
+        Arc::clone(&connection),
         options.large_blocks,
     );
     let served = Served::Image(Arc::clone(&core));
     let (mut mount, notifier) = begin(adapter, served)?;
+    match mount.unmounter.connection() {
+        Ok(own) => _ = connection.set(Arc::new(own)),
+        Err(error) => tracing::debug!("all listings carry attributes: {error}"),
+    }
     page_cache.connect(&core, notifier, mount.unmounter());
     if reads_ahead {
         let readahead = core.reader.options().readahead;

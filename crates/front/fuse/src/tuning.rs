@@ -43,6 +43,18 @@ pub const ASKED_AND_READ: u32 = 4;
 pub const ASKED_PROBE: u32 = 31;
 /// Number of threads whose last terminal check is remembered.
 pub const ASKED_FILES: usize = 16;
+/// Number of threads of which it is remembered whether they look up what they list.
+pub const LISTERS: usize = 64;
+/// Number of files without attributes in each answer about the first directory that a thread lists.
+pub const LISTED_PROBES: usize = 4;
+/// Number of files of one directory after which a thread that has looked up none gets names only.
+/// find and du list at most 100,000 files before they look at them.
+pub const LONG_LISTING: u64 = 1 << 17;
+/// Number of directories whose listings of names the kernel may be told to forget. Each takes about
+/// 2 µs.
+pub const NAMES_ONLY: usize = 1 << 16;
+/// Number of lookups in directories that others listed after which it is told so.
+pub const LISTED_STRANGERS: u32 = 32;
 /// How long an answer may take before all threads are called back: the maximum delay that one slow
 /// answer adds to other requests.
 pub const SLOW_ANSWER: Duration = Duration::from_millis(4);

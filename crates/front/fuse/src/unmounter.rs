@@ -243,11 +243,16 @@ impl Unmounter {
         }
     }
 
+    /// Returns the connection. Fails once the mount has ended.
+    pub(crate) fn connection(&self) -> io::Result<OwnedFd> {
+        let (connection, _) = self.share()?;
+        connection.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
     /// Returns a descriptor of the connection for [`Apart`](crate::apart::Apart): of a second file
     /// if possible.
     pub(crate) fn second(&self) -> io::Result<OwnedFd> {
-        let (connection, _) = self.share()?;
-        let connection = connection.ok_or(io::ErrorKind::NotConnected)?;
+        let connection = self.connection()?;
         let opened = match &self.outside {
             Some(outside) => outside.second(connection.as_fd()),
             None => second(connection.as_fd()),

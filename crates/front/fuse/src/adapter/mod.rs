@@ -8,8 +8,10 @@
 //!
 //! Writes arrive only after root has remounted read-write. They are refused.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -24,10 +26,13 @@ use fuser::{
 
 use crate::about_to_read::AboutToRead;
 use crate::attr::{self, GET_FAT_ATTRIBUTES};
-use crate::connection::Negotiated;
+use crate::connection::{Negotiated, invalidate};
 use crate::core::{Core, Seek, Xattr};
 use crate::counts::Operation;
+use crate::directory::ListedEntry;
 use crate::errno::errno;
+use crate::listers::Listers;
+use crate::listing::Listing;
 use crate::open;
 use crate::push::Pusher;
 use crate::request_threads::{RequestSize, RequestThreads};
@@ -52,16 +57,20 @@ pub struct Adapter {
     pusher: Arc<OnceLock<Pusher>>,
     threads: RequestThreads,
     about_to_read: AboutToRead,
+    listers: Arc<Listers>,
+    /// The connection, to answer listings on.
+    connection: Arc<OnceLock<Arc<OwnedFd>>>,
     kernel_readahead: bool,
 }
 
 impl Adapter {
-    /// Creates an adapter of `core` that answers on `threads` and on workers. The pusher may be set
-    /// later.
+    /// Creates an adapter of `core` that answers on `threads` and on workers. The pusher and the
+    /// connection may be set later.
     pub fn new(
         core: Arc<Core>,
         threads: RequestThreads,
         pusher: Arc<OnceLock<Pusher>>,
+        connection: Arc<OnceLock<Arc<OwnedFd>>>,
         kernel_readahead: bool,
     ) -> Self {
         Self {
@@ -70,6 +79,8 @@ impl Adapter {
             pusher,
             threads,
             about_to_read: AboutToRead::default(),
+            listers: Arc::default(),
+            connection,
             kernel_readahead,
         }
     }
@@ -133,6 +144,34 @@ fn add<R>(filled: &Filled<R>, add: impl FnOnce(&mut R) -> bool) -> bool {
     reply.as_mut().is_none_or(add)
 }
 
+/// Makes the kernel forget its copies of listings.
+fn forget_listings(connection: &OnceLock<Arc<OwnedFd>>, directories: HashSet<u64>) {
+    let Some(connection) = connection.get() else {
+        return;
+    };
+    for dir in directories {
+        // The kernel may have forgotten the directory.
+        let _it_has_gone = invalidate(connection, dir, 0);
+    }
+}
+
+/// Adds an entry, with attributes if it gets them. Returns whether the listing is full.
+fn add_plus(core: &Core, listing: &mut Listing, entry: &ListedEntry) -> bool {
+    if !listing.wants_attributes(entry) {
+        return listing.add(entry, None);
+    }
+    match core.entry_attr(entry) {
+        Some(attr) => listing.add(entry, Some((attr, ENDLESS))),
+        // Send the entries collected so far first.
+        None if wait::was_refused() => true,
+        // Without a lifetime, so that the kernel looks the entry up before using it.
+        None => {
+            let unknown = attr::unknown(entry.number, entry.kind);
+            listing.add(entry, Some((unknown, Duration::ZERO)))
+        }
+    }
+}
+
 fn take<R>(filled: &Filled<R>) -> Option<R> {
     let mut reply = filled.lock().unpoisoned();
     reply.take()
@@ -194,8 +233,16 @@ impl Filesystem for Adapter {
         }
         let find = move |core: &Core| core.lookup(parent.0, &name);
         let asked = (Operation::Lookup, parent.0);
+        let (listers, thread) = (Arc::clone(&self.listers), req.pid());
+        let connection = Arc::clone(&self.connection);
         self.serve(req, asked, find, move |_, found| match found {
-            Ok(Some(attr)) => reply.entry(&ENDLESS, &attr, GENERATION),
+            Ok(Some(attr)) => {
+                if attr.kind != fuser::FileType::Directory {
+                    let outdated = listers.on_lookup(thread, parent.0);
+                    forget_listings(&connection, outdated);
+                }
+                reply.entry(&ENDLESS, &attr, GENERATION);
+            }
             // Node ID 0 lets the kernel cache that the name does not exist.
             Ok(None) => {
                 let missing = attr::unknown(0, fuser::FileType::RegularFile);
@@ -351,8 +398,13 @@ impl Filesystem for Adapter {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let reply = Arc::new(Mutex::new(Some(reply)));
-        let filled = Arc::clone(&reply);
+        let thread = req.pid();
+        let attributes = self.listers.on_listing(thread, ino.0);
+        let answers = (self.connection.get().cloned(), req.unique());
+        let listing = Listing::new(reply, attributes, answers);
+        let listers = Arc::clone(&self.listers);
+        let listing = Arc::new(Mutex::new(Some(listing)));
+        let filled = Arc::clone(&listing);
         let find = move |core: &Core| {
             // The kernel now knows the entries of the previous answer.
             if offset > 0 {
@@ -360,24 +412,17 @@ impl Filesystem for Adapter {
             }
             core.list(ino.0, offset, &mut |entry| {
                 core.note_name(ino.0, entry);
-                let (attr, ttl) = match core.entry_attr(entry) {
-                    Some(attr) => (attr, ENDLESS),
-                    // Send the entries collected so far first.
-                    None if wait::was_refused() => return true,
-                    // Without a lifetime, so that the kernel looks the entry up before using it.
-                    None => (attr::unknown(entry.number, entry.kind), Duration::ZERO),
-                };
-                let name = OsStr::from_bytes(&entry.name);
-                add(&filled, |reply| {
-                    reply.add(attr.ino, entry.cookie, name, &ttl, &attr, GENERATION)
-                })
+                add(&filled, |listing| add_plus(core, listing, entry))
             })
         };
         let asked = (Operation::Readdirplus, ino.0);
         self.serve(req, asked, find, move |_, listed| {
-            match (take(&reply), listed) {
-                (Some(reply), Ok(())) => reply.ok(),
-                (Some(reply), Err(error)) => reply.error(error),
+            match (take(&listing), listed) {
+                (Some(listing), Ok(())) => {
+                    listers.listed(thread, listing.files, listing.without);
+                    listing.send();
+                }
+                (Some(listing), Err(error)) => listing.fail(error),
                 (None, _) => {}
             }
         });

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 #[cfg(feature = "fuzzing")]
 pub use init::request as init_request;
 pub use init::{Negotiated, session};
-pub use notification::notification;
+pub use notification::{invalidate, notification};
 pub use resend::{RESENT, resend};
 
 /// Opens a second file of a connection. When the first file is closed, the kernel fails the

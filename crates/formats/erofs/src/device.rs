@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forerun_io::{ReadAt, usize_from};
+use forerun_io::{ReadAt, u32_from, u64_from, usize_from};
 use forerun_vfs::{BlobId, BlobName, Error, Extent, NodeId, Result};
 use zerocopy::FromBytes;
 
@@ -25,6 +25,8 @@ pub struct Device {
 pub struct Devices {
     list: Vec<Device>,
     block_bits: u8,
+    /// Whether the image contains the devices, where the shared address space has them.
+    is_flat: bool,
 }
 
 impl Devices {
@@ -81,7 +83,21 @@ impl Devices {
             });
         }
         let block_bits = superblock.block_bits;
-        Ok(Self { list, block_bits })
+        let mut devices = Self {
+            list,
+            block_bits,
+            is_flat: false,
+        };
+        let mut parts = devices.list.iter().map(|device| devices.part(device));
+        devices.is_flat =
+            parts.all(|part| part.start > 0 && !part.is_empty() && part.end <= source.len());
+        Ok(devices)
+    }
+
+    /// Reads data of devices from the image if it contains them, and the caller has not given the
+    /// first one. Linux reads such images, which containerd makes: an index with its archive behind.
+    pub fn take_from_image_unless(&mut self, is_given: impl FnOnce(&BlobName) -> bool) {
+        self.is_flat &= self.name(BlobId(1)).is_some_and(|first| !is_given(&first));
     }
 
     pub fn list(&self) -> &[Device] {
@@ -102,8 +118,17 @@ impl Devices {
             let count = self.list.len();
             return Err(Check::Device { device, count });
         }
-        if position > 0 {
-            return Ok((BlobId(u32::from(device)), offset, u64::MAX));
+        let device = position
+            .checked_sub(1)
+            .and_then(|position| self.list.get(position));
+        if self.is_flat {
+            let start = device.map_or(0, |device| self.part(device).start);
+            // The largest offset is outside of every image, which the caller reports.
+            let offset = start.saturating_add(offset);
+            return Ok((BlobId::IMAGE, offset, u64::MAX));
+        }
+        if device.is_some() {
+            return Ok((BlobId(u32_from(u64_from(position))), offset, u64::MAX));
         }
         // Start of the next device in the shared address space.
         let mut next = u64::MAX;
@@ -155,6 +180,7 @@ mod tests {
         let devices = Devices {
             list: vec![device(0, 5), device(100, 10), device(110, 1)],
             block_bits: 9,
+            is_flat: false,
         };
         for (number, block, expected) in [
             (0, 0, Ok((0, 0, 100))),

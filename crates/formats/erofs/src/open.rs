@@ -31,7 +31,8 @@ impl Image {
         let read = source.read_exact_at(0, head);
         read.map_err(|error| Error::io(0, head.len(), error))?;
         let superblock = Superblock::parse(head, source.len())?;
-        let devices = Devices::read(&*source, &superblock)?;
+        let mut devices = Devices::read(&*source, &superblock)?;
+        devices.take_from_image_unless(|first| with.blobs.resolve.open(first).is_ok());
         let mut image = Self {
             superblock,
             limits: with.limits,

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use forerun_io::{u64_from, usize_from};
+use forerun_vfs::Extent;
 
 use super::host::HostFile;
 use super::sparse::SparseFile;
@@ -32,6 +33,9 @@ pub enum Content {
 pub trait ContentSource: std::fmt::Debug + Send + Sync {
     /// Returns a stream of the first `len` bytes.
     fn open(&self, len: u64) -> io::Result<Box<dyn ContentStream>>;
+
+    /// Returns where the image that has the first `len` bytes stores them.
+    fn extents(&self, len: u64) -> io::Result<Vec<Extent>>;
 }
 
 impl std::fmt::Debug for Content {
@@ -69,6 +73,14 @@ impl Content {
 const RANGES_MAX: usize = 1 << 16;
 
 impl Content {
+    /// Returns where an image stores the first `len` bytes. Empty if no image has them.
+    pub fn extents(&self, len: u64) -> io::Result<Vec<Extent>> {
+        match self {
+            Self::Other(source) => source.extents(len),
+            Self::Host(_) | Self::Part { .. } | Self::Bytes(_) => Ok(Vec::new()),
+        }
+    }
+
     /// Returns the data ranges of the first `len` bytes in order, without reading data. Returns
     /// `None` if no holes are known, or if there are too many ranges to be useful.
     pub fn data(&self, len: u64) -> io::Result<Option<Vec<Range<u64>>>> {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use forerun_build::{
@@ -13,7 +13,9 @@ use forerun_build::{
 };
 use forerun_engine::Reader;
 use forerun_io::{u64_from, usize_from};
-use forerun_vfs::{Bound, Error, FileSum, FileType, Held, Metadata, NodeId, Timestamp, WalkEntry};
+use forerun_vfs::{
+    Bound, Error, Extent, FileSum, FileType, Held, Metadata, NodeId, Timestamp, WalkEntry,
+};
 
 /// Which parts of an image are copied.
 #[derive(Clone, Debug, Default)]
@@ -317,6 +319,16 @@ impl ContentSource for ImageFile {
             len,
             zeros: 0,
         }))
+    }
+
+    fn extents(&self, len: u64) -> io::Result<Vec<Extent>> {
+        let mut extents = Vec::new();
+        let mapped = self.reader.fs().map(self.node, 0..len, &mut |extent| {
+            extents.push(extent);
+            ControlFlow::Continue(())
+        });
+        mapped.map_err(io::Error::other)?;
+        Ok(extents)
     }
 }
 

@@ -128,7 +128,9 @@ pub mod build {
     #[cfg(feature = "composefs")]
     pub use forerun_composefs::write::ComposefsOptions;
     #[cfg(feature = "erofs")]
-    pub use forerun_erofs::write::{Compression, ErofsOptions, Fragments as ErofsFragments};
+    pub use forerun_erofs::write::{
+        Compression, DeviceWithData, ErofsOptions, Fragments as ErofsFragments,
+    };
     #[cfg(feature = "exfat")]
     pub use forerun_exfat::write::ExfatOptions;
     #[cfg(feature = "romfs")]
@@ -152,6 +154,7 @@ pub mod unstable {
     pub use forerun_erofs as erofs;
     #[cfg(feature = "exfat")]
     pub use forerun_exfat as exfat;
+    pub use forerun_layers::blob_of_layer;
     #[cfg(any(feature = "layouts", feature = "remote"))]
     pub use forerun_remote as remote;
     #[cfg(feature = "squashfs")]

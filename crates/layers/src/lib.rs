@@ -31,5 +31,5 @@ mod volume;
 mod whiteout;
 
 pub use driver::Layers;
-pub use ids::LAYERS_MAX;
+pub use ids::{LAYERS_MAX, blob as blob_of_layer};
 pub use stack::Layer;

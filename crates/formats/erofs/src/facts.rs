@@ -4,6 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use forerun_vfs::{NodeId, Result};
 
+use crate::device::Device;
 use crate::driver::Erofs;
 use crate::error::Check;
 use crate::image::{Chunks, map};
@@ -69,6 +70,11 @@ impl Erofs {
             xattr_blkaddr: superblock.xattr_block,
             uuid: superblock.uuid,
         }
+    }
+
+    #[must_use]
+    pub fn devices(&self) -> &[Device] {
+        self.image.devices.list()
     }
 
     pub fn inode(&self, node: NodeId) -> Result<InodeFacts> {

@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use forerun_vfs::{Format, Magic};
 
+pub use device::Device;
 pub use driver::Erofs;
 pub use facts::{DataLayout, InodeFacts, StoredExtent, SuperblockFacts};
 

@@ -58,13 +58,14 @@ fn archive_limits() -> LimitArgs {
     }
 }
 
-/// Reads all of an archive but the contents of files. A member that has no place in the tree is an error: these programs
-/// have no status for an image that lacks it.
-fn read_archive(archive: Archive, options: &ImageOptions) -> error::Result<Tree> {
+/// Reads all of an archive but the contents of files. Returns its length in bytes, too. A member
+/// that has no place in the tree is an error: these programs have no status for an image that lacks
+/// it.
+fn read_archive(archive: Archive, options: &ImageOptions) -> error::Result<(Tree, u64)> {
     let name = archive.name();
     let (tree, info) = archive.read(&quiet(), options)?;
     if info.left_out == 0 {
-        return Ok(tree);
+        return Ok((tree, info.image_len));
     }
     let message = info.warnings.join("; ");
     Err(Failure::new(Exit::Source, "left_out", message).of(name))

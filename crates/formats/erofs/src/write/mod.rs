@@ -20,6 +20,7 @@ mod pack;
 mod patches;
 mod place;
 mod plan;
+mod referenced;
 mod shape;
 mod sink;
 mod spool;
@@ -34,7 +35,7 @@ use forerun_build::{BuildError, ImageOutput, ImageWriter, KeptProperties, Parall
 use forerun_io::{Observer, u64_from, usize_from};
 use forerun_vfs::Timestamp;
 
-pub use options::{Compression, ErofsOptions, Fragments};
+pub use options::{Compression, DeviceWithData, ErofsOptions, Fragments};
 
 use self::data::{Data, write_data};
 use self::index::Format;
@@ -186,7 +187,7 @@ impl PlannedImage<'_> {
 
     /// Returns the first block of data.
     fn base(&self, end: u64) -> Result<u32, BuildError> {
-        if self.parts.options.blob.is_some() {
+        if self.parts.options.has_devices() {
             return Ok(0);
         }
         let blocks = end / u64::from(self.parts.options.block_size);
@@ -202,7 +203,9 @@ impl PlannedImage<'_> {
     ) -> Result<u64, BuildError> {
         let options = self.parts.options;
         let block = u64::from(options.block_size);
-        let on_device = options.blob.is_some();
+        let on_device = options.has_devices();
+        let mut device_lens: Vec<_> = options.devices.iter().map(|device| device.len).collect();
+        device_lens.extend(options.blob.as_ref().map(|_| data.blocks * block));
         let mut facts = Facts {
             root: nodes.nid(Tree::ROOT),
             inodes: u64_from(self.parts.plan.inodes.len()),
@@ -212,7 +215,7 @@ impl PlannedImage<'_> {
             uuid: options.uuid.unwrap_or_default(),
             shared_extents: data.shared,
             packed: nodes.packed_nid(),
-            device_blocks: if on_device { data.blocks } else { 0 },
+            device_lens,
             chunks: options.chunk_size.is_some() || !self.parts.plan.chunked.is_empty(),
         };
         if options.uuid.is_none() {

@@ -8,7 +8,7 @@ use forerun_build::{
 use forerun_io::{u32_from, u64_from, usize_from};
 use forerun_vfs::Timestamp;
 
-use super::data::Data;
+use super::data::{Data, HOLE};
 use super::dir::Listing;
 use super::index::Format;
 use super::inode::{Fields, core_len, encode};
@@ -294,17 +294,25 @@ impl<'a> Nodes<'a> {
         base: u32,
     ) -> Result<Stored, BuildError> {
         let Parts {
+            plan,
             shapes,
             options,
             format,
             ..
         } = self.parts;
         let head = shapes.head(node);
+        let chunk = self.chunk_size(node).unwrap_or(options.block_size);
+        if let Some(starts) = plan.referenced.get(&node) {
+            return Ok(chunks_stored(options, chunk, starts.iter().copied(), head));
+        }
         Ok(match data.of(node) {
             (Some(chunks), _) => {
-                let chunk = self.chunk_size(node).unwrap_or(options.block_size);
-                let blocks = chunks.iter().map(|&chunk| data.chunk(chunk, base));
-                chunks_stored(options, chunk, blocks, head)
+                let device = u16::from(options.blob.is_some());
+                let starts = chunks.iter().map(|&chunk| match data.chunk(chunk, base) {
+                    HOLE => (0, HOLE),
+                    block => (device, block),
+                });
+                chunks_stored(options, chunk, starts, head)
             }
             (None, Some(body)) => body_stored(format, body, (head, len), data, base)?,
             (None, None) => Stored::plain(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forerun_build::{BuildError, Order, ParallelBounds, Tree, WriterNeeds};
 use forerun_codec::{FillEncoder, FillEncoding};
-use forerun_io::u32_from;
+use forerun_io::{BlobId, u32_from};
 
 use super::cannot;
 use super::pack::PART;
@@ -15,6 +15,7 @@ const BLOCK_BITS: std::ops::RangeInclusive<u32> = 9..=16;
 /// The largest physical cluster that readers support.
 const LARGEST_PCLUSTER: u32 = 1 << 20;
 const LABEL: usize = 16;
+const TAG: usize = 64;
 const PREFIXES: usize = 128;
 
 /// How an EROFS image is laid out and encoded. The defaults are those of `mkfs.erofs`.
@@ -31,6 +32,10 @@ pub struct ErofsOptions {
     /// The file that receives the chunks instead of the image, starting at offset 0. Mounting the
     /// image then needs this file as its only device. Requires `chunk_size`.
     pub blob: Option<Arc<File>>,
+    /// Devices that have the data of all files already, in the order of the device table. The image
+    /// then has only metadata, and mounting it needs these devices. Data that is compressed, or that
+    /// does not start at a block of its device, is refused.
+    pub devices: Vec<DeviceWithData>,
     /// Whether tails of files are stored after their inodes if they fit.
     pub inline_tails: bool,
     /// Whether files with equal contents share blocks.
@@ -56,6 +61,17 @@ pub struct ErofsOptions {
     /// Approximate bytes of contents in memory at a time; 0 means 64 MiB, or less if memory is
     /// scarce.
     pub memory: usize,
+}
+
+/// A device that has data of the tree's files.
+#[derive(Clone, Debug)]
+pub struct DeviceWithData {
+    /// The device in the extents of the tree's contents.
+    pub blob: BlobId,
+    /// At most 64 bytes that identify the device.
+    pub tag: Vec<u8>,
+    /// Length in bytes.
+    pub len: u64,
 }
 
 /// The codec, and how compressed data is laid out.
@@ -112,6 +128,7 @@ impl Default for ErofsOptions {
             compression: None,
             chunk_size: None,
             blob: None,
+            devices: Vec::new(),
             inline_tails: true,
             duplicates: true,
             xattrs: true,
@@ -141,6 +158,17 @@ impl ErofsOptions {
         }
         if let Some(compression) = &self.compression {
             self.validate_compression(compression)?;
+        }
+        if !self.devices.is_empty() && (self.compression.is_some() || self.chunk_size.is_some()) {
+            return Err(cannot(
+                "compressing or cutting data that stays on other devices".to_string(),
+            ));
+        }
+        if let Some(device) = self.devices.iter().find(|device| device.tag.len() > TAG) {
+            let len = device.tag.len();
+            return Err(cannot(format!(
+                "a device with a tag of {len} bytes; at most 64 are allowed"
+            )));
         }
         if let Some(chunk) = self.chunk_size {
             if !chunk.is_power_of_two() || chunk < size {
@@ -204,6 +232,11 @@ impl ErofsOptions {
             threads: self.threads,
             memory: self.memory,
         })
+    }
+
+    /// Returns whether file data is on other devices.
+    pub(super) const fn has_devices(&self) -> bool {
+        self.blob.is_some() || !self.devices.is_empty()
     }
 
     pub(super) fn block(&self) -> usize {

@@ -196,7 +196,7 @@ impl<'p, 't> Packer<'p, 't> {
         let chunked = self.plan.chunked.get(&wanted.file.node);
         let chunk = chunked.copied().or(self.options.chunk_size)?;
         let inline = self.room(wanted).tail && wanted.file.len < u64::from(self.options.block_size);
-        (!inline || self.options.blob.is_some()).then(|| chunk.into())
+        (!inline || self.options.has_devices()).then(|| chunk.into())
     }
 
     fn add_chunks(

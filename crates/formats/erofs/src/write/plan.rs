@@ -10,6 +10,7 @@ use forerun_build::{BuildError, NodeIndex, NodeKind, Tree, WalkedTree};
 use super::cannot;
 use super::holes::chunked_for_holes;
 use super::options::ErofsOptions;
+use super::referenced::{self, Referenced};
 
 /// The longest name that Linux looks up.
 const LONGEST_NAME: usize = 255;
@@ -22,8 +23,11 @@ pub struct Plan<'t> {
     /// Nodes in inode order: the root, then for each directory the children that have no earlier
     /// link.
     pub inodes: Vec<NodeIndex>,
-    /// Chunk sizes of files that are stored as chunks because of their holes.
+    /// Chunk sizes of files that are stored as chunks because of their holes, or because their data
+    /// is on other devices.
     pub chunked: HashMap<NodeIndex, u32>,
+    /// Devices and blocks of the chunks that are on other devices already.
+    pub referenced: HashMap<NodeIndex, Vec<(u16, u32)>>,
 }
 
 impl<'t> Plan<'t> {
@@ -35,11 +39,16 @@ impl<'t> Plan<'t> {
         if !options.order.is_empty() {
             walked.sort_files(|path| options.order.of(path));
         }
-        let chunked = chunked_for_holes(&walked, options)?;
+        let Referenced {
+            mut chunked,
+            starts,
+        } = referenced::take(&mut walked, options)?;
+        chunked.extend(chunked_for_holes(&walked, options)?);
         Ok(Self {
             walked,
             inodes,
             chunked,
+            referenced: starts,
         })
     }
 }

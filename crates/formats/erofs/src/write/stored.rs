@@ -4,15 +4,13 @@ use forerun_build::BuildError;
 use forerun_io::{u64_from, usize_from};
 
 use super::cannot;
-use super::data::{Body, Data, HOLE};
+use super::data::{Body, Data};
 use super::index::{self, Format};
 use super::options::ErofsOptions;
 use crate::inode::DataLayout;
 
 /// Flag in the chunk format: table entries have eight bytes, with a device.
 const WIDE_CHUNKS: u32 = 0x20;
-/// The one device besides the image.
-const DEVICE: u16 = 1;
 
 pub struct Stored {
     pub layout: DataLayout,
@@ -94,8 +92,8 @@ pub fn predict(options: &ErofsOptions, chunk_size: Option<u32>, head: u64, len: 
     let inline = options.inline_tails && tail > 0 && head + tail <= block;
     match chunk_size {
         _ if len == 0 => (0, 0),
-        Some(chunk) if !inline || len > block || options.blob.is_some() => {
-            let unit = if options.blob.is_some() { 8 } else { 4 };
+        Some(chunk) if !inline || len > block || options.has_devices() => {
+            let unit = if options.has_devices() { 8 } else { 4 };
             let start = head.next_multiple_of(unit);
             (start - head + len.div_ceil(chunk.into()) * unit, 0)
         }
@@ -103,30 +101,30 @@ pub fn predict(options: &ErofsOptions, chunk_size: Option<u32>, head: u64, len: 
     }
 }
 
-/// Returns the stored form of a file whose chunks, each `chunk` bytes long, start at these blocks.
+/// Returns the stored form of a file whose chunks, each `chunk` bytes long, start at these blocks of
+/// these devices.
 pub fn chunks_stored(
     options: &ErofsOptions,
     chunk: u32,
-    blocks: impl Iterator<Item = u32>,
+    starts: impl Iterator<Item = (u16, u32)>,
     head: u64,
 ) -> Stored {
-    let wide = options.blob.is_some();
+    let wide = options.has_devices();
     let bits = chunk.ilog2() - options.block_bits();
     Stored {
         layout: DataLayout::Chunks,
         union: bits | if wide { WIDE_CHUNKS } else { 0 },
-        indexes: chunk_indexes(blocks, wide, head),
+        indexes: chunk_indexes(starts, wide, head),
         inline: Vec::new(),
     }
 }
 
-fn chunk_indexes(blocks: impl Iterator<Item = u32>, wide: bool, head: u64) -> Vec<u8> {
+fn chunk_indexes(starts: impl Iterator<Item = (u16, u32)>, wide: bool, head: u64) -> Vec<u8> {
     let unit = if wide { 8 } else { 4 };
     let gap = head.next_multiple_of(unit) - head;
     let mut bytes = vec![0; usize_from(gap)];
-    for block in blocks {
+    for (device, block) in starts {
         if wide {
-            let device = if block == HOLE { 0 } else { DEVICE };
             bytes.extend_from_slice(&[0; 2]);
             bytes.extend_from_slice(&device.to_le_bytes());
         }

@@ -54,7 +54,8 @@ pub struct Facts {
     pub uuid: [u8; 16],
     pub shared_extents: bool,
     pub packed: Option<u64>,
-    pub device_blocks: u64,
+    /// Lengths of the other devices in bytes.
+    pub device_lens: Vec<u64>,
     pub chunks: bool,
 }
 
@@ -66,8 +67,9 @@ impl ImageHead {
             configurations.map_or_else(Vec::new, |with| configuration(with, options));
         let mut end = START + u64_from(LEN + configurations.len());
         let devices_at = end.next_multiple_of(DEVICE);
-        if options.blob.is_some() {
-            end = devices_at + DEVICE;
+        if options.has_devices() {
+            let devices = options.devices.len().max(1);
+            end = devices_at + DEVICE * u64_from(devices);
         }
         let prefixes_at = end.next_multiple_of(4);
         let prefixes = prefix_table(&options.xattr_prefixes);
@@ -127,11 +129,13 @@ impl ImageHead {
             0_u16
         };
         bytes.extend_from_slice(&codecs.to_le_bytes());
-        let slot = match options.blob {
-            Some(_) => u16::try_from(self.devices_at / DEVICE).unwrap_or(0),
-            None => 0,
+        let devices = facts.device_lens.len();
+        let devices = u16::try_from(devices).map_err(|_| cannot(format!("{devices} devices")))?;
+        let slot = match devices {
+            0 => 0,
+            _ => u16::try_from(self.devices_at / DEVICE).unwrap_or(0),
         };
-        bytes.extend_from_slice(&u16::from(options.blob.is_some()).to_le_bytes());
+        bytes.extend_from_slice(&devices.to_le_bytes());
         bytes.extend_from_slice(&slot.to_le_bytes());
         bytes.push(0);
         bytes.push(u8::try_from(options.xattr_prefixes.len()).unwrap_or(0));
@@ -157,15 +161,21 @@ impl ImageHead {
         let to = |bytes: &mut Vec<u8>, at: u64| {
             bytes.resize(forerun_io::usize_from(at - START), 0);
         };
-        if options.blob.is_some() {
-            let blocks = facts.device_blocks;
-            let blocks = u32::try_from(blocks).map_err(|_| cannot(format!("{blocks} blocks")))?;
-            to(bytes, self.devices_at + 64);
-            bytes.extend_from_slice(&blocks.to_le_bytes());
-            // The device's start in the shared address space.
-            let at = u32::try_from(facts.blocks).unwrap_or(0);
-            bytes.extend_from_slice(&at.to_le_bytes());
-            to(bytes, self.devices_at + DEVICE);
+        // The devices follow the image in the address space that they share with it.
+        let (mut slot, mut at) = (self.devices_at, facts.blocks);
+        for (number, len) in facts.device_lens.iter().enumerate() {
+            let blocks = len.div_ceil(self.block);
+            let field =
+                |blocks: u64| u32::try_from(blocks).map_err(|_| cannot(format!("{blocks} blocks")));
+            to(bytes, slot);
+            let device = options.devices.get(number);
+            bytes.extend_from_slice(device.map_or(&[][..], |device| &device.tag));
+            to(bytes, slot + 64);
+            bytes.extend_from_slice(&field(blocks)?.to_le_bytes());
+            bytes.extend_from_slice(&field(at)?.to_le_bytes());
+            at += blocks;
+            slot += DEVICE;
+            to(bytes, slot);
         }
         to(bytes, self.prefixes_at);
         bytes.extend_from_slice(&self.prefixes);
@@ -186,7 +196,7 @@ impl ImageHead {
                 incompat::CONFIGURATIONS,
             ),
             (facts.chunks, incompat::CHUNKS),
-            (options.blob.is_some(), incompat::DEVICES),
+            (options.has_devices(), incompat::DEVICES),
             (
                 with.is_some_and(|with| with.inline_tails),
                 incompat::INLINE_EXTENTS,

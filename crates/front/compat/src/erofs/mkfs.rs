@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use forerun::Writer;
 use forerun::build::{
-    ImageOptions, Owners, Patterns, ScanOptions, Times, Tree, overlay_whiteouts, scan,
-    shift_owners, strip_whiteouts,
+    DeviceWithData, ImageOptions, Owners, Patterns, ScanOptions, Times, Tree, overlay_whiteouts,
+    scan, shift_owners, strip_whiteouts,
 };
-use forerun::vfs::Timestamp;
+use forerun::vfs::{BlobId, Timestamp};
 use forerun_sandbox::Sandbox;
 
+use super::merge::Layers;
 use super::mkfs_options::{MkErofs, parse};
 use super::{tell, usage};
 use crate::archive::Archive;
@@ -60,16 +61,7 @@ pub fn run(start: &Start<'_>) -> u8 {
 
 fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
     check_emulator()?;
-    if let (Some(source), false) = (&call.source, call.tar) {
-        check_source(source)?;
-    }
-    let archive = match (call.tar, &call.source) {
-        (true, source) => {
-            let source = source.as_deref().unwrap_or(Path::new("-"));
-            Some(Archive::open(context, source, archive_limits())?)
-        }
-        (false, _) => None,
-    };
+    let input = Input::open(context, &call)?;
     let output = match call.image.as_encoded_bytes() {
         b"-" => PathBuf::from("./-"),
         _ => PathBuf::from(&call.image),
@@ -93,14 +85,14 @@ fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
         .map(|metadata| (metadata.dev(), metadata.ino()))
         .collect();
     let sandbox = Sandbox::new().write_below(forerun::build::spool_dir());
-    let sandbox = match (&archive, &call.source) {
-        (Some(archive), _) => archive.with_index(sandbox),
-        (None, Some(source)) => sandbox.read(source).keep(TREES),
-        (None, None) => sandbox,
+    let sandbox = match &input {
+        Input::Archive(archive) => archive.with_index(sandbox),
+        Input::Directory(source) => sandbox.read(source).keep(TREES),
+        Input::Layers(layers) => layers.with_index(sandbox),
     };
     let targets = blob.iter().chain([&target]);
     context.confine(&targets.fold(sandbox, |sandbox, target| target.sandbox(sandbox)));
-    let mut tree = read(&call, archive, skip)?;
+    let mut tree = read(context, &mut call, input, skip)?;
     change(&call, &mut tree)?;
     let writer = Writer::Erofs(call.options);
     let ended = (commands.make_image)(context, &writer, &mut tree, (target, blob), &output)?;
@@ -108,6 +100,34 @@ fn build(context: &Context, commands: &Commands, mut call: MkErofs) -> Result {
         print("Build completed.\n");
     }
     Ok(ended)
+}
+
+enum Input {
+    Directory(PathBuf),
+    Archive(Archive),
+    Layers(Layers),
+}
+
+impl Input {
+    fn open(context: &Context, call: &MkErofs) -> Result<Self> {
+        let first = call.sources.first();
+        let Some(source) = first.filter(|_| !call.tar) else {
+            let archive = first.map_or(Path::new("-"), PathBuf::as_path);
+            let archive = Archive::open(context, archive, archive_limits())?;
+            return Ok(Self::Archive(archive));
+        };
+        if call.strips_whiteouts && source.is_file() {
+            return Ok(Self::Layers(Layers::open(context, &call.sources)?));
+        }
+        check_source(source)?;
+        match call.sources.get(1) {
+            None => Ok(Self::Directory(source.clone())),
+            Some(more) => {
+                let message = format!("unexpected argument: {}", more.display());
+                Err(Failure::usage(message))
+            }
+        }
+    }
 }
 
 fn check_source(source: &Path) -> Result<()> {
@@ -125,26 +145,44 @@ fn check_source(source: &Path) -> Result<()> {
 }
 
 /// Reads everything except the contents of files. `skip` lists files by device and inode number.
-fn read(call: &MkErofs, archive: Option<Archive>, skip: Vec<(u64, u64)>) -> Result<Tree> {
+fn read(
+    context: &Context,
+    call: &mut MkErofs,
+    input: Input,
+    skip: Vec<(u64, u64)>,
+) -> Result<Tree> {
     let exclude = excluded(call);
-    Ok(match archive {
-        Some(archive) => {
-            let options = ImageOptions {
-                exclude,
-                xattrs: true,
-                implied: None,
-            };
-            read_archive(archive, &options)?
+    let of_image = |exclude| ImageOptions {
+        exclude,
+        xattrs: true,
+        implied: None,
+    };
+    Ok(match input {
+        Input::Archive(archive) => {
+            let (tree, len) = read_archive(archive, &of_image(exclude))?;
+            if call.only_index {
+                call.options.devices = vec![DeviceWithData {
+                    blob: BlobId::IMAGE,
+                    tag: Vec::new(),
+                    len,
+                }];
+            }
+            tree
         }
-        None => {
+        Input::Layers(layers) => {
+            let (tree, devices) = layers.read(context, &of_image(exclude))?;
+            call.options.block_size = devices.block_size;
+            call.options.devices = devices.list;
+            tree
+        }
+        Input::Directory(source) => {
             let options = ScanOptions {
                 exclude,
                 xattrs: call.options.xattrs,
                 skip,
                 ..ScanOptions::default()
             };
-            let source = call.source.as_deref().unwrap_or(Path::new("."));
-            scan(source, &options)?
+            scan(&source, &options)?
         }
     })
 }

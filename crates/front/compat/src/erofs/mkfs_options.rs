@@ -110,11 +110,12 @@ pub const TABLE: &[Opt<Draft>] = options! {
     "--workers" => Value("", |_, value| integer(utf8(value)?, "invalid workers").map(drop));
     "--quiet" => Set(|draft| draft.quiet = true);
     "--tar" => Value("", |draft, value| {
-        draft.tar = value.given == "f" || value.given == "0";
-        if draft.tar {
+        draft.tar = true;
+        draft.only_index = value.given == "i" || value.given == "0";
+        if draft.only_index || value.given == "f" {
             return Ok(());
         }
-        refuse(format!("--tar={}: only --tar=f is supported", value.text()))
+        refuse(format!("--tar={}: only f and i are supported", value.text()))
     });
     "--aufs" => Set(|draft| draft.aufs = true);
     "--ovlfs-strip" => Perhaps(|draft, value| draft.strips_whiteouts = value.is_none_or(|value| value == "1"));
@@ -144,9 +145,11 @@ pub const EXTENDED: &[Opt<Draft>] = options! {
 #[derive(Debug)]
 pub struct MkErofs {
     pub image: OsString,
-    /// A directory or, with `tar`, an archive; `None` means standard input.
-    pub source: Option<PathBuf>,
+    /// A directory, images to merge or, with `tar`, an archive. Empty means standard input.
+    pub sources: Vec<PathBuf>,
     pub tar: bool,
+    /// Refers to the data in the archive instead of copying it.
+    pub only_index: bool,
     pub aufs: bool,
     pub quiet: bool,
     pub options: ErofsOptions,
@@ -178,6 +181,7 @@ fn refuse<T>(message: impl Into<String>) -> Parsed<T> {
 pub struct Draft {
     quiet: bool,
     tar: bool,
+    only_index: bool,
     aufs: bool,
     codec: Option<CodecWord>,
     cluster: Option<u32>,
@@ -209,19 +213,24 @@ pub fn parse(name: &str, words: &[OsString]) -> Parsed<MkErofs> {
     let Some(image) = operands.next() else {
         return refuse("missing argument: FILE");
     };
-    let source = operands.next().map(PathBuf::from);
-    if let Some(more) = operands.next() {
+    let sources: Vec<_> = operands.map(PathBuf::from).collect();
+    let merges = draft.strips_whiteouts && !draft.tar;
+    if let Some(more) = sources.get(1).filter(|_| !merges) {
         let more = more.to_string_lossy();
         return refuse(format!("unexpected argument: {more}\n"));
     }
-    if source.is_none() && !draft.tar {
+    if sources.is_empty() && !draft.tar {
         return refuse("missing argument: DIRECTORY");
     }
-    draft.finish(image, source)
+    draft.finish(image, sources)
 }
 
 impl Draft {
-    fn finish(mut self, image: OsString, source: Option<PathBuf>) -> Parsed<MkErofs> {
+    fn finish(mut self, image: OsString, sources: Vec<PathBuf>) -> Parsed<MkErofs> {
+        if self.only_index {
+            // Data in an archive starts at multiples of this.
+            self.options.block_size = 512;
+        }
         if let Some(codec) = &self.codec {
             let cluster_size = self.cluster.unwrap_or(self.options.block_size);
             let encoding = encoding(codec, cluster_size)?;
@@ -244,8 +253,9 @@ impl Draft {
         }
         Ok(MkErofs {
             image,
-            source,
+            sources,
             tar: self.tar,
+            only_index: self.only_index,
             aufs: self.aufs,
             quiet: self.quiet,
             options: self.options,
@@ -415,7 +425,8 @@ mod tests {
             &["--offset=-1", "a", "b"],
             &["-U", "1", "a", "b"],
             &["-Tx", "a", "b"],
-            &["--tar=i", "a"],
+            &["--tar=headerball", "a"],
+            &["--ovlfs-strip=0", "a", "b", "c"],
             &["--compress-hints=x", "a", "b"],
             &["--force-uid=-1", "a", "b"],
             &["--exclude-regex=(", "a", "b"],

@@ -1,12 +1,13 @@
 pub mod dump;
 pub mod fsck;
 pub mod fuse;
+mod merge;
 pub mod mkfs;
 mod mkfs_options;
 mod stats;
 pub mod usage;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::{complain, image_limits};
@@ -47,7 +48,7 @@ fn tell_unopened(image: &OsString, failure: &Failure) {
 }
 
 /// Returns the arguments that open an image with its extra devices.
-fn image_args(image: &OsString, devices: &[OsString], offset: u64) -> ImageArgs {
+fn image_args(image: &OsStr, devices: &[OsString], offset: u64) -> ImageArgs {
     ImageArgs {
         image: PathBuf::from(image),
         source: SourceArgs {

@@ -2,9 +2,11 @@
 
 pub const MKFS: &str = "\
 usage: [options] FILE DIRECTORY
-       [options] --tar=f FILE [ARCHIVE]
+       [options] --tar=f|i FILE [ARCHIVE]
+       [options] --ovlfs-strip=1 FILE LAYER...
 
-Makes the EROFS image FILE from DIRECTORY or from a tar archive [standard input].
+Makes the EROFS image FILE from DIRECTORY, from a tar archive [standard input],
+or from the metadata of EROFS images, the lowest first.
  -zX[,LEVEL][,dictsize=#]   compressor: lz4, lz4hc (1 to 12),
                        lzma (0 to 9), deflate (1 to 12), zstd (1 to 22)
  -C#                   size of a physical cluster, in bytes
@@ -32,7 +34,7 @@ Makes the EROFS image FILE from DIRECTORY or from a tar archive [standard input]
  --exclude-regex=X     leave out paths that match X
  --ignore-mtime        set the times of files to the present time
  --preserve-mtime      keep the times of files
- --tar=f               read a tar archive
+ --tar=f, --tar=i      read a tar archive; i: refer to its data, do not copy it
  --aufs                convert whiteouts of AUFS and OCI layers to overlayfs
  --xattr-prefix=X      shorten names of attributes that start with X
  --quiet               print nothing

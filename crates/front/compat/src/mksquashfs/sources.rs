@@ -248,7 +248,8 @@ fn archive(exclude: Patterns, now: Timestamp) -> MakeEnded<Tree> {
         xattrs: true,
         implied: Some(now),
     };
-    read_archive(archive, &options).map_err(failed)
+    let read = read_archive(archive, &options).map_err(failed)?;
+    Ok(read.0)
 }
 
 fn makes_root(definition: &Definition) -> bool {

@@ -160,7 +160,9 @@ fn mistakes_have_the_same_text_and_exit_code() {
     }
     for line in [
         "mkfs.erofs -Ebogus OUT tree",
-        "mkfs.erofs --tar=i OUT list",
+        "mkfs.erofs --tar=headerball OUT list",
+        "mkfs.erofs --ovlfs-strip=1 OUT list",
+        "mkfs.erofs --ovlfs-strip=1 OUT tree tree",
         "mkfs.erofs --file-contexts=x OUT tree",
     ] {
         assert_eq!(run(&names, By::Forerun, line).code, Some(1), "{line}");
@@ -229,6 +231,170 @@ fn layers_become_images_with_the_whiteouts_of_overlayfs() {
     assert_eq!(run(&names, By::Forerun, line).code, Some(0));
     let stripped: Vec<_> = extracted(&names, "OUT").into_keys().collect();
     assert_eq!(stripped, ["", "dir", "dir/new"]);
+}
+
+/// Makes the archives `lower.tar` and `upper.tar` of two layers, and the tree `merged`.
+fn plant_layers(names: &Names) {
+    for dir in ["lower/dir", "upper/dir", "merged/dir"] {
+        fs::create_dir_all(names.path(dir)).unwrap();
+    }
+    let big: String = (0..20_000).map(|n| format!("{n}\n")).collect();
+    for (name, text) in [
+        ("lower/big", big.as_str()),
+        ("lower/dir/kept", "kept"),
+        ("lower/dir/replaced", "old"),
+        ("lower/gone", "gone"),
+        ("lower/empty", ""),
+        ("upper/dir/replaced", "new"),
+        ("upper/dir/added", "added"),
+        ("upper/.wh.gone", ""),
+        ("merged/big", big.as_str()),
+        ("merged/dir/kept", "kept"),
+        ("merged/dir/replaced", "new"),
+        ("merged/dir/added", "added"),
+        ("merged/empty", ""),
+    ] {
+        fs::write(names.path(name), text).unwrap();
+    }
+    for name in ["lower", "merged"] {
+        fs::hard_link(
+            names.path(name).join("big"),
+            names.path(name).join("linked"),
+        )
+        .unwrap();
+    }
+    for layer in ["lower", "upper"] {
+        names.tool(&["tar", "-C", layer, "-cf", &format!("{layer}.tar"), "."]);
+    }
+}
+
+/// Runs forerun under the name of the program, which must succeed and print nothing.
+fn makes(names: &Names, line: &str) {
+    let told = run(names, By::Forerun, line);
+    let shown = (told.code, told.text(), told.stderr.as_str());
+    assert_eq!(shown, (Some(0), "", ""), "{line}");
+}
+
+/// Returns paths and contents below a directory.
+fn contents(dir: &std::path::Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for name in tree_of(dir).into_keys() {
+        let path = dir.join(&name);
+        if path.is_file() {
+            found.insert(name, fs::read(path).unwrap());
+        }
+    }
+    found
+}
+
+/// containerd appends the archive to the index, and mounts both as one image.
+#[test]
+fn an_index_refers_to_the_bytes_of_its_archive() {
+    let Some(names) = names() else {
+        return;
+    };
+    plant_layers(&names);
+    let line = "mkfs.erofs --tar=i --aufs --quiet index.erofs";
+    let words: Vec<_> = line.split(' ').collect();
+    let mut command = names.command(By::Forerun, ".", &words);
+    command.stdin(File::open(names.path("lower.tar")).unwrap());
+    assert_eq!(ran(command.output().unwrap()).code, Some(0));
+    let index = fs::read(names.path("index.erofs")).unwrap();
+    assert!(index.len() < 8192, "{}", index.len());
+    let archive = fs::read(names.path("lower.tar")).unwrap();
+    fs::write(names.path("whole.erofs"), [index, archive].concat()).unwrap();
+    let expected = contents(&names.path("lower"));
+    for (device, image) in [
+        ("--device=lower.tar", "index.erofs"),
+        ("--force", "whole.erofs"),
+    ] {
+        let line = format!("fsck.erofs {device} --extract=out-{image} {image}");
+        let told = run(&names, By::Forerun, &line);
+        assert_eq!(told.code, Some(0), "{line}: {}", told.stderr);
+        assert_eq!(contents(&names.path(&format!("out-{image}"))), expected);
+    }
+    let told = run(&names, By::Forerun, "fsck.erofs --extract index.erofs");
+    assert!(told.stderr.contains("device 1"), "{}", told.stderr);
+    if require::kernel_filesystem("erofs") {
+        fs::create_dir(names.path("mnt")).unwrap();
+        names.tool(&[
+            "mount",
+            "-t",
+            "erofs",
+            "-o",
+            "loop,ro",
+            "whole.erofs",
+            "mnt",
+        ]);
+        let read = std::panic::catch_unwind(|| contents(&names.path("mnt")));
+        assert!(forerun_testkit::unmount(&names.path("mnt")));
+        assert_eq!(read.unwrap(), expected);
+    }
+    names.tool(&["gzip", "-k", "lower.tar"]);
+    let line = "mkfs.erofs --tar=i --quiet OUT lower.tar.gz";
+    let told = run(&names, By::Forerun, line);
+    assert_eq!(told.code, Some(1));
+    assert!(
+        told.stderr.contains("its data is compressed"),
+        "{}",
+        told.stderr
+    );
+}
+
+#[test]
+fn layers_are_merged_into_an_image_that_refers_to_them() {
+    let Some(names) = names() else {
+        return;
+    };
+    plant_layers(&names);
+    for layer in ["lower", "upper"] {
+        let line = "mkfs.erofs --aufs --quiet -Enoinline_data";
+        makes(&names, &format!("{line} --tar=f {layer}.erofs {layer}.tar"));
+        makes(&names, &format!("{line} --tar=i {layer}.index {layer}.tar"));
+    }
+    let expected = contents(&names.path("merged"));
+    for (number, (layers, devices, judges)) in [
+        (
+            "lower.erofs upper.erofs",
+            "--device=lower.erofs --device=upper.erofs",
+            &BOTH[..],
+        ),
+        // 1.5 does not read blocks of 512 bytes.
+        (
+            "lower.index upper.index",
+            "--device=lower.tar --device=upper.tar",
+            &[By::Forerun],
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        makes(
+            &names,
+            &format!("mkfs.erofs --aufs --ovlfs-strip=1 --quiet OUT {layers}"),
+        );
+        assert!(names.path("OUT").metadata().unwrap().len() <= 4096);
+        for by in judges {
+            let out = format!("out{number}{by:?}");
+            let line = format!("fsck.erofs {devices} --extract={out} OUT");
+            let told = run(&names, *by, &line);
+            assert_eq!(told.code, Some(0), "{line}: {}", told.stderr);
+            assert_eq!(contents(&names.path(&out)), expected, "{line}");
+        }
+    }
+    makes(&names, "mkfs.erofs --quiet -zlz4 packed.erofs merged");
+    for (layers, reason) in [
+        ("packed.erofs", "its data is compressed"),
+        ("lower.erofs lower.index", "with and without a device"),
+        ("lower.erofs lower.tar", "not an erofs image"),
+        ("lower.erofs none", "none"),
+    ] {
+        let line = format!("mkfs.erofs --ovlfs-strip=1 --quiet OUT2 {layers}");
+        let told = run(&names, By::Forerun, &line);
+        assert_eq!(told.code, Some(1), "{line}");
+        assert!(told.stderr.contains(reason), "{line}: {}", told.stderr);
+        assert!(!names.path("OUT2").exists(), "{line}");
+    }
 }
 
 #[test]

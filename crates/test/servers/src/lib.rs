@@ -29,7 +29,7 @@ pub use endless::{Ending, EndlessServer};
 pub use get::get;
 pub use nginx::{Nginx, NginxOptions};
 pub use port::free_port;
-pub(crate) use port::listen;
+pub(crate) use port::{listen, loopback};
 pub use registry::{Auth, DockerRegistry};
 pub use s3::S3Server;
 pub use tunnel::Tunnel;

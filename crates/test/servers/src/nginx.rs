@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::process::Server;
 use crate::tls::Certificates;
-use crate::{PASSWORD, USER};
+use crate::{PASSWORD, USER, loopback};
 use forerun_testkit::{TempDir, require, temp_dir};
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ impl Nginx {
     }
 
     pub fn start(files: &Path, options: &NginxOptions) -> Option<Self> {
-        let program = require::program("nginx")?;
+        let program = require::program("nginx").filter(|_| loopback())?;
         let dir = temp_dir("nginx");
         let certificates = if options.tls {
             let openssl = require::program("openssl")?;

@@ -4,14 +4,24 @@
 //! proxy that simulates an outage releases its port for a moment, and the kernel could give a port
 //! of its range to another connection meanwhile.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
+
+use forerun_testkit::require;
 
 /// First port. The ports are below those of outgoing connections, which start at 32768.
 const FIRST: u16 = 12_000;
 /// Number of ports.
 const COUNT: u16 = 20_000;
+
+/// Returns whether programs on this machine can connect to each other. In build chroots without a
+/// network the loopback interface may be down.
+pub fn loopback() -> bool {
+    let (_listener, port) = listen();
+    let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    require::that(connected.is_ok(), "a loopback interface that is up")
+}
 
 /// Returns a port of the loopback interface without a listener.
 pub fn free_port() -> u16 {

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::process::Server;
 use crate::tls::Certificates;
 use crate::token::TokenService;
-use crate::{PASSWORD, USER};
+use crate::{PASSWORD, USER, loopback};
 use forerun_testkit::{TempDir, require, temp_dir};
 
 /// `htpasswd -Bb` of the user and the password, at the lowest cost. The registry accepts only
@@ -45,7 +45,7 @@ impl DockerRegistry {
     }
 
     fn start_with(auth: Auth, host: Option<&str>) -> Option<Self> {
-        let program = require::program("docker-registry")?;
+        let program = require::program("docker-registry").filter(|_| loopback())?;
         let dir = temp_dir("registry");
         let tokens = match auth {
             Auth::Token => {

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::loopback;
 use crate::process::Server;
 use forerun_testkit::{TempDir, require, temp_dir, workspace_root};
 
@@ -26,7 +27,7 @@ impl S3Server {
     pub fn start() -> Option<Self> {
         let program = program();
         let what = "s3s-fs, which `cargo xtask packages` installs";
-        if !require::that(program.is_file(), what) {
+        if !require::that(program.is_file(), what) || !loopback() {
             return None;
         }
         let dir = temp_dir("s3");

@@ -201,7 +201,11 @@ fn attributes_that_give_rights_are_left_out_and_told() {
     builder.xattr(node, b"trusted.overlay.opaque", b"y");
     let image = builder.build();
     let dir = temp_dir("xattrs");
-    let report = all(&image, dir.path(), &ExtractOptions::default());
+    let options = ExtractOptions {
+        owners: Owners::Caller,
+        ..ExtractOptions::default()
+    };
+    let report = all(&image, dir.path(), &options);
     let get = |name: &str, key: &str| xattr::get(dir.path().join(name), key).unwrap();
     assert_eq!(get("ping", "user.note").unwrap(), b"kept");
     assert_eq!(get("ping", "security.capability"), None);

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use forerun_export::{
-    ExtractOptions, ExtractReport, Filter, Loss, NoProgress, Patterns, Selection, extract,
+    ExtractOptions, ExtractReport, Filter, Loss, NoProgress, Owners, Patterns, Selection, extract,
 };
 use forerun_io::{Limits, MemorySource};
 use forerun_testkit::{
@@ -452,7 +452,11 @@ fn devices_are_made_only_when_asked_for() {
     builder.special("pipe", FileType::Fifo, Device::default());
     let image = builder.build();
     let dir = temp_dir("extract");
-    let report = all(&reader(&image), dir.path(), &ExtractOptions::default());
+    let options = ExtractOptions {
+        owners: Owners::Caller,
+        ..ExtractOptions::default()
+    };
+    let report = all(&reader(&image), dir.path(), &options);
     assert!(report.failures.is_empty(), "{:?}", failures(&report));
     assert_eq!(
         losses(&report),

@@ -1,9 +1,10 @@
 //! Each crate takes its lints from the workspace, including the ban on `unsafe`, and each
-//! dependency from a registry has its reason in `docs/decisions/43-dependencies.md`.
+//! dependency from a registry has its reason in `docs/decisions/43-dependencies.md`. The oldest Rust
+//! that the crates promise to build with is the toolchain that CI builds them with.
 
 use std::collections::BTreeSet;
 
-use super::tree::{Package, SourceFile};
+use super::tree::{Package, SourceFile, pattern};
 
 /// The page with a table that has crates, separated by commas, in the first cell of a row and the
 /// reason in the second.
@@ -24,6 +25,7 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<String> {
             violations.push(format!("{path}: does not take [lints] from the workspace"));
         }
     }
+    violations.extend(oldest_rust(files));
     let Some(page) = files.iter().find(|file| file.path == REASONS) else {
         violations.push(format!(
             "{REASONS}: is missing: the reasons for dependencies"
@@ -67,9 +69,38 @@ pub fn check(packages: &[Package], files: &[SourceFile]) -> Vec<String> {
     violations
 }
 
+/// Compares `rust-version` with the toolchain.
+fn oldest_rust(files: &[SourceFile]) -> Option<String> {
+    let number = |path: &str, key: &str| {
+        let file = files.iter().find(|file| file.path == path)?;
+        let found = pattern(&format!(r#"(?m)^{key} = "(\d+\.\d+)"#)).captures(&file.text)?;
+        Some(found[1].to_string())
+    };
+    let promised = number("Cargo.toml", "rust-version")?;
+    let built_with = number("rust-toolchain.toml", "channel");
+    (built_with.as_ref() != Some(&promised)).then(|| {
+        format!("Cargo.toml: rust-version is {promised}, which CI does not build with: rust-toolchain.toml has {built_with:?}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_rust_is_that_of_the_toolchain() {
+        let found = |promised: &str, channel: &str| {
+            let version = format!("[workspace.package]\nrust-version = \"{promised}\"\n");
+            let toolchain = format!("[toolchain]\nchannel = \"{channel}\"\n");
+            oldest_rust(&[
+                SourceFile::new("Cargo.toml", &version),
+                SourceFile::new("rust-toolchain.toml", &toolchain),
+            ])
+        };
+        assert_eq!(found("1.95", "1.95.0"), None);
+        assert!(found("1.85", "1.95.0").is_some());
+        assert!(found("1.95", "stable").is_some());
+    }
 
     const MEMBER: &str = "[package]\n\n[lints]\nworkspace = true\n";
 

@@ -3,7 +3,13 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
+# The library for C and forerun.pc; distributions have /usr/lib64 or /usr/lib/x86_64-linux-gnu.
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
 DATADIR ?= $(PREFIX)/share
+DOCDIR ?= $(DATADIR)/doc/forerun
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 # mount(8) looks for its helpers here and nowhere else.
 HELPERDIR ?= /sbin
 # Names of other programs that forerun answers to (docs/compat.md).
@@ -15,8 +21,11 @@ HELPERS := mount.composefs mount.exfat mount.exfat-fuse
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DIST := $(TARGET)/dist
 FORERUN := $(DIST)/stripped/forerun
+# Writes the man pages and completions. A cross build names a forerun that this machine can run, with the same features.
+GENERATOR ?= $(FORERUN)
+ARCH ?= $(shell uname -m)
 # The static program, for any Linux of this machine's architecture.
-MUSL := $(shell uname -m)-unknown-linux-musl
+MUSL := $(ARCH)-unknown-linux-musl
 STATIC := $(TARGET)/$(MUSL)/static/forerun
 # The same for local images only.
 LITE := $(TARGET)/$(MUSL)/lite/forerun
@@ -30,14 +39,29 @@ PLACES := $(CURDIR)=/usr/src/forerun $(abspath $(TARGET))=/usr/src/forerun/targe
 REMAPPED := $(strip $(RUSTFLAGS) $(PLACES:%=--remap-path-prefix=%))
 C_FLAGS = CFLAGS='$(strip $(CFLAGS) $(1) $(PLACES:%=-ffile-prefix-map=%))'
 PLACELESS = $(C_FLAGS) RUSTFLAGS='$(REMAPPED)'
-LIBDIR ?= $(PREFIX)/lib
-VERSION = $(shell $(FORERUN) --version | cut -d ' ' -f 2)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# The program looks for the runtime there, wherever LIBDIR is.
+RUNTIMEDIR := $(dir $(BINDIR))lib/forerun
 
-.PHONY: check-aarch64 help demo docs test test-guest bench fuzz packages python release runtime static lite deb rpm tarball sbom reproducible publish-check install install-c uninstall clean
+# Libraries of the system in place of those that crates bring: SYSTEM_LIBS='zstd lzma libdeflate'. cargo then runs no build script for them. Each
+# has its package in pkg-config, the oldest version that does all that ours does, and its name for the linker.
+SYSTEM_LIBS ?=
+SYSTEM_zstd := libzstd 1.5.0 zstd
+SYSTEM_lzma := liblzma 5.8.0 lzma
+SYSTEM_libdeflate := libdeflate 1.14 deflate
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+FOUND = $(shell pkg-config --exists '$(word 1,$(1)) >= $(word 2,$(1))' && echo yes)
+LINKED = $(if $(call FOUND,$(SYSTEM_$(1))),--config 'target.$(HOST).$(1).rustc-link-lib=["$(word 3,$(SYSTEM_$(1)))"]',\
+  $(error SYSTEM_LIBS: $(1) needs $(word 1,$(SYSTEM_$(1))) $(word 2,$(SYSTEM_$(1))) or newer with its pkg-config file))
+LINK_SYSTEM = $(foreach lib,$(SYSTEM_LIBS),$(call LINKED,$(lib)))
+DIST_BUILD = $(PLACELESS) $(CARGO) build --profile dist --locked $(LINK_SYSTEM)
+
+.PHONY: check-aarch64 help demo docs test test-guest bench fuzz packages python release runtime static lite deb rpm tarball sbom reproducible publish-check check install install-c install-header uninstall clean
 
 help:
 	@echo 'make demo        build, then measure five systems: the legacy way against ours'
 	@echo 'make test        all that CI checks; asks before it installs packages that the tests use'
+	@echo 'make check       tests that need no network, root or FUSE, for build chroots'
 	@echo 'make docs        the documents as a site with search, in target/site; needs python3 and its venv module'
 	@echo 'make test-guest  the Linux romfs and exfat drivers, in a virtual machine, on our images'
 	@echo 'make bench       as root, an hour: measure all rows of docs/benchmarks.md and write it'
@@ -50,11 +74,12 @@ help:
 	@echo 'make lite        the same without the network, in $(LITE)-lite'
 	@echo 'make deb         packages for Debian, make rpm for Fedora and its relatives, make tarball for others, in $(TARGET)/packages;'
 	@echo '                 FORERUN=$(STATIC): with that program'
-	@echo 'make sbom        what the program consists of, as CycloneDX, in $(SBOM)'
+	@echo 'make sbom        what the program consists of, as CycloneDX, and the licences of its libraries, in $(SBOM)'
 	@echo 'make check-aarch64  the crates build for aarch64, and parsers and codecs run in an emulator'
 	@echo 'make reproducible   two builds in different places are the same: WHAT="$(WHAT)"'
 	@echo 'make publish-check  the public crates can be published'
-	@echo 'make install     program, man pages, completions, mount helper; PREFIX=$(PREFIX)'
+	@echo 'make install     program, man pages, completions, mount helper, units; PREFIX=$(PREFIX), DESTDIR, LIBDIR and others:'
+	@echo '                 docs/install.md'
 	@echo '                 DEBUG=1: debug information too, in a file of its own'
 	@echo '                 COMPAT=1: links with the names of other programs, see docs/compat.md'
 	@echo 'make install-c   the library for C: shared, static, header, pkg-config file'
@@ -79,6 +104,12 @@ test:
 docs:
 	tools/site.py
 
+# Not tested: what needs a network, root, FUSE, or programs of the machine. A crate whose tests do not need them comes in by itself.
+NOT_IN_CHROOTS := forerun-cli forerun-fuse forerun-kernel forerun-python forerun-remote forerun-runtime forerun-sandbox forerun-snapshotter \
+  forerun-testkit-servers xtask
+check:
+	$(CARGO) test --locked --workspace --all-features --tests $(addprefix --exclude ,$(NOT_IN_CHROOTS))
+
 test-guest:
 	$(CARGO) xtask guest-kernel
 	$(CARGO) test --locked --package forerun-testkit --test it guest_
@@ -98,7 +129,8 @@ packages:
 # The packages of Python are those of the tests, maturin among them. A wheel that is larger than users expect fails.
 python: packages
 	rm -f $(TARGET)/wheels/*
-	cd python && $(PLACELESS) $(CURDIR)/target/tools/python/bin/maturin build --profile dist --locked --strip \
+	packaging/licences.py forerun-python >python/forerun/third-party-licenses.txt
+	cd python && $(PLACELESS) $(CURDIR)/target/tools/python/bin/maturin build --profile dist --locked --strip $(LINK_SYSTEM) \
 	  --out $(abspath $(TARGET))/wheels
 	cd python && $(CURDIR)/target/tools/python/bin/maturin sdist --out $(abspath $(TARGET))/wheels
 	@for wheel in $(TARGET)/wheels/*.whl; do \
@@ -112,7 +144,7 @@ $(FORERUN):
 
 # Debuggers and backtraces find the debug information beside the program, in .debug.
 release:
-	$(PLACELESS) $(CARGO) build --profile dist --locked --package forerun-cli --bin forerun
+	$(DIST_BUILD) --package forerun-cli --bin forerun
 	install -d $(DIST)/stripped/.debug
 	objcopy --only-keep-debug $(DIST)/forerun $(DIST)/stripped/.debug/forerun.debug
 	objcopy --strip-all --add-gnu-debuglink=$(DIST)/stripped/.debug/forerun.debug \
@@ -167,31 +199,41 @@ WHAT ?= runtime deb
 reproducible:
 	packaging/reproducible.sh $(WHAT)
 
-# What the program and the runtime consist of, for programs that look for vulnerable libraries. The features are those that the program has.
+# What the program and the runtime consist of, for programs that look for vulnerable libraries, and the licences of all of it. The features are
+# those that the program has.
 SBOM ?= $(TARGET)/packages
-FEATURES_OF = $$(if $(FORERUN) help snapshotter >/dev/null 2>&1; then :; else echo --no-default-features; \
-  if $(FORERUN) help bench >/dev/null 2>&1; then echo --features measure; fi; fi; \
+FEATURES_OF = $$(if $(GENERATOR) help snapshotter >/dev/null 2>&1; then :; else echo --no-default-features; \
+  if $(GENERATOR) help bench >/dev/null 2>&1; then echo --features measure; fi; fi; \
   readelf -d $(FORERUN) | grep -q NEEDED || echo --target $(MUSL))
 sbom: $(FORERUN)
 	install -d $(SBOM)
 	packaging/sbom.py forerun-cli $(FEATURES_OF) >$(SBOM)/forerun.cdx.json
-	if [ -f $(RUNTIME) ]; then packaging/sbom.py forerun-runtime --target $(MUSL) >$(SBOM)/forerun-runtime.cdx.json; fi
+	packaging/licences.py forerun-cli $(FEATURES_OF) >$(SBOM)/forerun.licenses.txt
+	if [ -f $(RUNTIME) ]; then \
+	  packaging/sbom.py forerun-runtime --target $(MUSL) >$(SBOM)/forerun-runtime.cdx.json; \
+	  packaging/licences.py forerun-runtime --target $(MUSL) >$(SBOM)/forerun-runtime.licenses.txt; \
+	fi
 
+PACKAGING = ARCH=$(ARCH) GENERATOR=$(GENERATOR)
 deb: $(FORERUN)
-	packaging/deb.sh $(FORERUN) $(TARGET)/packages
+	$(PACKAGING) packaging/deb.sh $(FORERUN) $(TARGET)/packages
 
 # Debian: the package rpm.
 rpm: $(FORERUN)
-	packaging/rpm.sh $(FORERUN) $(TARGET)/packages
+	$(PACKAGING) packaging/rpm.sh $(FORERUN) $(TARGET)/packages
 
+# Its files go below /usr/local, which the units name.
+TREE := $(TARGET)/packages/tree
 tarball: $(FORERUN)
-	rm -rf $(TARGET)/packages/tree
-	$(MAKE) --silent install FORERUN=$(FORERUN) DESTDIR=$(TARGET)/packages/tree PREFIX=/ HELPERDIR=/sbin COMPAT=1
-	rm -r $(TARGET)/packages/tree/sbin
-	tar --sort=name --mode=u=rwX,go=rX --owner=0 --group=0 --numeric-owner --mtime=@$$(git log -1 --format=%ct) \
-	  -C $(TARGET)/packages/tree -czf $(TARGET)/packages/forerun-$(VERSION)-$(shell uname -m).tar.gz .
-	rm -rf $(TARGET)/packages/tree
+	rm -rf $(TREE) $(TREE).sbom
+	$(MAKE) --silent sbom SBOM=$(TREE).sbom
+	$(MAKE) --silent install DESTDIR=$(TREE) PREFIX=/usr/local HELPERDIR=/sbin COMPAT=1 SBOM=$(TREE).sbom
+	tar --sort=name --mode=u=rwX,go=rX --owner=0 --group=0 --numeric-owner --mtime=@$$(packaging/date.sh) \
+	  -C $(TREE)/usr/local -czf $(TARGET)/packages/forerun-$(VERSION)-$(ARCH).tar.gz .
+	rm -rf $(TREE) $(TREE).sbom
 
+# Copies a file that names the program as /usr/local/bin/forerun.
+PLACED = install -D -m 644 $(1) $(DESTDIR)$(2) && sed -i 's,/usr/local/bin/,$(BINDIR)/,' $(DESTDIR)$(2)
 install: $(FORERUN)
 	install -D -m 755 $(FORERUN) $(DESTDIR)$(BINDIR)/forerun
 	if [ -n '$(DEBUG)' ]; then \
@@ -199,15 +241,24 @@ install: $(FORERUN)
 	    $(DESTDIR)$(BINDIR)/.debug/forerun.debug; \
 	fi
 	if [ -f $(RUNTIME) ]; then \
-	  install -D -m 755 $(RUNTIME) $(DESTDIR)$(LIBDIR)/forerun/runtime-$$(uname -m); \
+	  install -D -m 755 $(RUNTIME) $(DESTDIR)$(RUNTIMEDIR)/runtime-$(ARCH); \
 	fi
 	install -d $(DESTDIR)$(DATADIR)/man/man1
-	$(FORERUN) man $(DESTDIR)$(DATADIR)/man/man1
+	$(GENERATOR) man $(DESTDIR)$(DATADIR)/man/man1
 	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions \
 	  $(DESTDIR)$(DATADIR)/zsh/site-functions $(DESTDIR)$(DATADIR)/fish/vendor_completions.d
-	$(FORERUN) completions bash > $(DESTDIR)$(DATADIR)/bash-completion/completions/forerun
-	$(FORERUN) completions zsh > $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun
-	$(FORERUN) completions fish > $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish
+	$(GENERATOR) completions bash > $(DESTDIR)$(DATADIR)/bash-completion/completions/forerun
+	$(GENERATOR) completions zsh > $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun
+	$(GENERATOR) completions fish > $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish
+	install -d $(DESTDIR)$(DOCDIR)/examples
+	install -m 644 LICENSE-APACHE LICENSE-MIT $(wildcard $(SBOM)/*.cdx.json $(SBOM)/*.licenses.txt) $(DESTDIR)$(DOCDIR)
+	install -m 644 packaging/fstab.example $(DESTDIR)$(DOCDIR)/examples/fstab
+	$(call PLACED,packaging/forerun.apparmor,$(DOCDIR)/examples/apparmor)
+	$(call PLACED,packaging/forerun@.service,$(UNITDIR)/forerun@.service)
+	if $(GENERATOR) help snapshotter >/dev/null 2>&1; then \
+	  $(call PLACED,packaging/forerun-snapshotter.service,$(UNITDIR)/forerun-snapshotter.service); \
+	fi
+	install -D -m 644 packaging/forerun.tmpfiles $(DESTDIR)$(TMPFILESDIR)/forerun.conf
 	@if install -d $(DESTDIR)$(HELPERDIR) && \
 	  ln -sf $(BINDIR)/forerun $(DESTDIR)$(HELPERDIR)/mount.fuse.forerun && \
 	  ln -sf $(BINDIR)/forerun $(DESTDIR)$(HELPERDIR)/umount.fuse.forerun; then \
@@ -237,13 +288,17 @@ install: $(FORERUN)
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/forerun $(DESTDIR)$(BINDIR)/.debug/forerun.debug \
-	  $(DESTDIR)$(LIBDIR)/forerun/runtime-* \
+	  $(DESTDIR)$(RUNTIMEDIR)/runtime-* \
 	  $(DESTDIR)$(DATADIR)/man/man1/forerun.1 \
 	  $(DESTDIR)$(DATADIR)/man/man1/forerun-*.1 \
 	  $(DESTDIR)$(DATADIR)/man/man8/mount.fuse.forerun.8 \
 	  $(DESTDIR)$(DATADIR)/bash-completion/completions/forerun \
 	  $(DESTDIR)$(DATADIR)/zsh/site-functions/_forerun \
-	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish
+	  $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/forerun.fish \
+	  $(DESTDIR)$(UNITDIR)/forerun@.service $(DESTDIR)$(UNITDIR)/forerun-snapshotter.service \
+	  $(DESTDIR)$(TMPFILESDIR)/forerun.conf
+	rm -f $(addprefix $(DESTDIR)$(DOCDIR)/,LICENSE-APACHE LICENSE-MIT *.cdx.json *.licenses.txt examples/apparmor examples/fstab)
+	-rmdir $(DESTDIR)$(DOCDIR)/examples $(DESTDIR)$(DOCDIR)
 	@for name in $(NAMES); do \
 	  link=$(DESTDIR)$(BINDIR)/$$name; \
 	  if [ "$$(readlink $$link)" = forerun ]; then rm -f $$link; fi; \
@@ -256,17 +311,20 @@ uninstall:
 # The library for C, without debug information, which takes half a gigabyte. Programs find the shared one by the name that it
 # has in it.
 install-c:
-	$(PLACELESS) $(CARGO) build --profile dist --locked --package forerun-c
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
-	objcopy --strip-unneeded $(DIST)/libforerun_c.so $(DESTDIR)$(PREFIX)/lib/libforerun.so.0
-	chmod 755 $(DESTDIR)$(PREFIX)/lib/libforerun.so.0
-	ln -sf libforerun.so.0 $(DESTDIR)$(PREFIX)/lib/libforerun.so
-	objcopy --strip-debug $(DIST)/libforerun_c.a $(DESTDIR)$(PREFIX)/lib/libforerun.a
-	chmod 644 $(DESTDIR)$(PREFIX)/lib/libforerun.a
-	install -m 644 crates/front/c/include/forerun.h $(DESTDIR)$(PREFIX)/include/forerun.h
-	sed -e 's,@PREFIX@,$(PREFIX),' \
-	  -e "s,@VERSION@,$$(sed -n 's/^version = \"\(.*\)\"/\1/p' Cargo.toml | head -1)," \
-	  crates/front/c/forerun.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/forerun.pc
+	$(DIST_BUILD) --package forerun-c
+	install -d $(DESTDIR)$(LIBDIR)
+	objcopy --strip-unneeded $(DIST)/libforerun_c.so $(DESTDIR)$(LIBDIR)/libforerun.so.0
+	chmod 755 $(DESTDIR)$(LIBDIR)/libforerun.so.0
+	ln -sf libforerun.so.0 $(DESTDIR)$(LIBDIR)/libforerun.so
+	objcopy --strip-debug $(DIST)/libforerun_c.a $(DESTDIR)$(LIBDIR)/libforerun.a
+	chmod 644 $(DESTDIR)$(LIBDIR)/libforerun.a
+	$(MAKE) --silent install-header
+
+install-header:
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 crates/front/c/include/forerun.h $(DESTDIR)$(INCLUDEDIR)/forerun.h
+	sed -e 's,@PREFIX@,$(PREFIX),' -e 's,@LIBDIR@,$(LIBDIR),' -e 's,@INCLUDEDIR@,$(INCLUDEDIR),' -e 's,@VERSION@,$(VERSION),' \
+	  crates/front/c/forerun.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/forerun.pc
 
 clean:
 	$(CARGO) clean

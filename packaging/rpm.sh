@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes forerun-VERSION-1.ARCH.rpm and forerun-compat-VERSION-1.noarch.rpm of the files that the packages for Debian have, with rpmbuild.
-# Usage: packaging/rpm.sh PROGRAM DIR, from the root of the source tree. PROGRAM is the stripped forerun.
+# Usage: packaging/rpm.sh PROGRAM DIR, from the root of the source tree. PROGRAM, ARCH and GENERATOR are those of packaging/deb.sh.
 set -eu
 
 program=$1
@@ -10,9 +10,10 @@ command -v rpmbuild >/dev/null || {
 	echo 'make rpm needs rpmbuild: apt install rpm, or dnf install rpm-build' >&2
 	exit 1
 }
-version=$("$program" --version | cut -d ' ' -f 2)
+export ARCH="${ARCH:-$(uname -m)}" GENERATOR="${GENERATOR:-$program}"
+version=$("$GENERATOR" --version | cut -d ' ' -f 2)
 # rpmbuild puts these into the packages, so that they do not depend on when and where they were made.
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+SOURCE_DATE_EPOCH=$(packaging/date.sh)
 export SOURCE_DATE_EPOCH
 
 work=$(mktemp -d)
@@ -23,6 +24,8 @@ for package in forerun forerun-compat; do
 	mkdir -p "$doc"
 	cp LICENSE-MIT LICENSE-APACHE "$doc"
 done
+rm "$work/tree/forerun/usr/share/doc/forerun/LICENSE-APACHE" "$work/tree/forerun/usr/share/doc/forerun/LICENSE-MIT"
+mv "$work/tree/forerun/usr/share/doc/forerun"/*.licenses.txt "$work/tree/forerun/usr/share/licenses/forerun"
 chmod -R u=rwX,go=rX "$work/tree"
 
 # Lists the files of a package, links among them, as a spec has them. No directory is the package's own, but those of its name.
@@ -57,14 +60,16 @@ build() {
 	echo "$out/$package-$version-1.$of.rpm"
 }
 
-build forerun "$(uname -m)" 'Summary: Open filesystem images without root and without kernel drivers
+build forerun "$ARCH" 'Summary: Open filesystem images without root and without kernel drivers
 Recommends: fuse3' <<'END'
 Lists, reads, extracts, mounts, makes, checks and converts images of romfs, SquashFS, EROFS, composefs, exFAT, cramfs, tar, and
 containers, in files or at servers.
 END
 build forerun-compat noarch "Summary: forerun under the names of other programs
 Requires: forerun = $version-1
-Conflicts: squashfs-tools, squashfuse, erofs-utils, composefs, exfatprogs, exfat-utils, fuse-exfat
+Conflicts: squashfs-tools, squashfuse, erofs-utils, erofs-fuse, composefs, exfatprogs, exfat-utils, fuse-exfat
+Provides: squashfs-tools = 4.6.1, squashfuse = 0.5.2, erofs-utils = 1.9, erofs-fuse = 1.9, composefs = 1.0.8
+Provides: exfatprogs = 1.2.0, exfat-utils = 1.3.0, fuse-exfat = 1.3.0
 AutoReqProv: no" <<'END'
 Links with the names of other programs, squashfuse and unsquashfs among them. Under such a name forerun takes the options and
 prints the output of that one.

@@ -41,7 +41,7 @@ def component(name, version, licence, checksum):
 def read_tree(arguments):
     """Returns the root, the components and the dependencies by name and version."""
     # Of the program only: what builds it, or tests it, is not in it.
-    command = ["cargo", "tree", "--locked", "--edges", "normal", "--prefix", "depth", "--format", FORMAT, "--package", *arguments]
+    command = ["cargo", "tree", "--locked", "--edges", "normal,no-proc-macro", "--prefix", "depth", "--format", FORMAT, "--package", *arguments]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     known = checksums()
     components, edges, above = {}, {}, []
@@ -79,4 +79,5 @@ def main(arguments):
     print()
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1:])

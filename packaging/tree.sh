@@ -1,31 +1,23 @@
 #!/bin/sh
 # Makes the trees of the packages below DIR, forerun and forerun-compat: what lies where, for every kind of package.
-# Usage: packaging/tree.sh PROGRAM DIR, from the root of the source tree. PROGRAM is the stripped forerun.
+# Usage: packaging/tree.sh PROGRAM DIR, from the root of the source tree. PROGRAM is the stripped forerun; GENERATOR is one that runs here.
 set -eu
 
 program=$1 dir=$2
 
 installed() {
-	make --silent install FORERUN="$program" DESTDIR="$1" PREFIX=/usr HELPERDIR=/usr/sbin "COMPAT=$2" >"$dir/log"
+	make --silent install FORERUN="$program" GENERATOR="$GENERATOR" ARCH="$ARCH" DESTDIR="$1" PREFIX=/usr HELPERDIR=/usr/sbin \
+		"SBOM=$dir/sbom" "COMPAT=$2" >"$dir/log"
 }
 
 mkdir -p "$dir"
+make --silent sbom FORERUN="$program" GENERATOR="$GENERATOR" ARCH="$ARCH" SBOM="$dir/sbom"
 root=$dir/forerun
 installed "$root" ''
 find "$root/usr/share/man" -type f -exec gzip -9n {} +
-install -D -m 644 packaging/forerun@.service "$root/usr/lib/systemd/system/forerun@.service"
-# The static program has no snapshotter.
-if "$program" help snapshotter >/dev/null 2>&1; then
-	unit=$root/usr/lib/systemd/system/forerun-snapshotter.service
-	sed 's,/usr/local/bin/,/usr/bin/,' packaging/forerun-snapshotter.service >"$unit"
-	chmod 644 "$unit"
-fi
-install -D -m 644 packaging/forerun.tmpfiles "$root/usr/lib/tmpfiles.d/forerun.conf"
-install -D -m 644 packaging/forerun.apparmor "$root/usr/share/doc/forerun/examples/apparmor"
-install -D -m 644 packaging/fstab.example "$root/usr/share/doc/forerun/examples/fstab"
-make --silent sbom FORERUN="$program" SBOM="$root/usr/share/doc/forerun"
 ln -sf ../bin/forerun "$root/usr/sbin/mount.fuse.forerun"
 ln -sf ../bin/forerun "$root/usr/sbin/umount.fuse.forerun"
+ln -s mount.fuse.forerun.8.gz "$root/usr/share/man/man8/umount.fuse.forerun.8.gz"
 
 root=$dir/forerun-compat
 installed "$dir/all" 1
@@ -46,4 +38,4 @@ for link in "$dir/all/usr/bin"/* "$dir/all/usr/sbin"/*; do
 		;;
 	esac
 done
-rm -r "$dir/all" "$dir/log"
+rm -r "$dir/all" "$dir/log" "$dir/sbom"

@@ -215,28 +215,19 @@ fn the_example_of_the_documentation_runs() {
 #[test]
 fn the_static_library_and_pkg_config_link() {
     let (dir, image) = image();
-    let Some(pkg_config) = require::program("pkg-config") else {
+    let Some((pkg_config, make)) = require::program("pkg-config").zip(require::program("make"))
+    else {
         return;
     };
     let prefix = dir.path().join("prefix");
-    fs::create_dir_all(prefix.join("lib/pkgconfig")).unwrap();
-    fs::create_dir_all(prefix.join("include")).unwrap();
-    let text = fs::read_to_string(source().join("forerun.pc.in")).unwrap();
-    let text = text.replace("@PREFIX@", prefix.to_str().unwrap());
-    let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
-    fs::write(prefix.join("lib/pkgconfig/forerun.pc"), text).unwrap();
-    fs::copy(
-        source().join("include/forerun.h"),
-        prefix.join("include/forerun.h"),
-    )
-    .unwrap();
-    std::os::unix::fs::symlink(
-        built().join("libforerun_c.a"),
-        prefix.join("lib/libforerun.a"),
-    )
-    .unwrap();
+    let lib = prefix.join("lib/x86_64-linux-gnu");
+    let mut make = Command::new(make);
+    make.current_dir(workspace_root()).arg("install-header");
+    make.arg(format!("PREFIX={}", prefix.display()));
+    run(make.arg(format!("LIBDIR={}", lib.display())));
+    std::os::unix::fs::symlink(built().join("libforerun_c.a"), lib.join("libforerun.a")).unwrap();
     let mut flags = Command::new(pkg_config);
-    flags.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    flags.env("PKG_CONFIG_PATH", lib.join("pkgconfig"));
     let flags = run(flags.args(["--cflags", "--libs", "--static", "forerun"])).stdout;
     let program = dir.path().join("ls");
     let mut cc = Command::new("cc");

@@ -28,6 +28,7 @@ mod exfat;
 mod hints;
 mod holes;
 mod hostile;
+mod installing;
 mod interrupted;
 mod kept_indexes;
 mod kernel_mounts;

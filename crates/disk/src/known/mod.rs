@@ -187,6 +187,7 @@ pub const KNOWN: &[Known] = &[
     stream(kind("zstd", 0, b"\x28\xb5\x2f\xfd", streams::zstd)),
     stream(kind("bzip2", 4, b"1AY&SY", streams::bzip2)),
     stream(kind("lzma", 0, b"\x5d\x00\x00", streams::lzma)),
+    stream(kind("lzma", 0, b"\x5a\x00\x00", streams::lzma)),
     stream(kind("lzma", 0, b"\x6d\x00\x00", streams::lzma)),
     stream(kind("lzma", 0, b"\x6e\x00\x00", streams::lzma)),
     stream(kind("lz4", 0, b"\x04\x22\x4d\x18", streams::lz4)),

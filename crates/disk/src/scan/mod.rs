@@ -188,6 +188,15 @@ pub struct Scanned {
     pub is_cut: bool,
 }
 
+/// Returns what a search of `len` bytes may read and decode.
+const fn budget(len: u64, all: bool) -> Budget {
+    let times = if all { 4 } else { 1 };
+    Budget {
+        reads: SPARE_READS.saturating_add(len.saturating_mul(times)),
+        decodes: SPARE_DECODES.saturating_add(len.saturating_mul(MOST_RATIO)),
+    }
+}
+
 /// Finds images of these formats, and their containers, in a source. Calls `progress` with the
 /// number of searched bytes.
 pub fn scan(
@@ -228,14 +237,7 @@ pub fn scan(
         findings: Vec::new(),
         sums: Sums::default(),
         gaps: Gaps::default(),
-        budget: Budget {
-            reads: SPARE_READS.saturating_add(source.len().saturating_mul(if options.all {
-                4
-            } else {
-                1
-            })),
-            decodes: SPARE_DECODES.saturating_add(source.len().saturating_mul(MOST_RATIO)),
-        },
+        budget: budget(source.len(), options.all),
         images_end: 0,
         files_end: 0,
         followed: Followed::default(),

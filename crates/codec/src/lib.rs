@@ -101,6 +101,9 @@ pub enum DecodeError {
     Long { expected: usize },
     #[error("this codec cannot decode a part of a stream")]
     NoPrefix,
+    /// The window of the stream is larger than its usual tools accept without an option.
+    #[error("decoding it takes more than {limit} bytes of memory")]
+    Memory { limit: u64 },
 }
 
 impl Codec {

@@ -4,9 +4,9 @@
 //! A Zstandard frame that is short enough to be decoded as one block becomes a span. All others are
 //! decoded into a temporary file.
 
-use forerun_codec::{Codec, StreamDecoder, StreamFormat, StreamPlace};
+use forerun_codec::{Codec, DecodeError, StreamDecoder, StreamFormat, StreamPlace};
 use forerun_io::u64_from;
-use forerun_vfs::Error;
+use forerun_vfs::{Bound, Error};
 
 use crate::Compression;
 use crate::cutter::Cutter;
@@ -86,8 +86,14 @@ impl Stream {
             let (len, is_less) = (bytes.len(), bytes.len() < wanted);
             let step = decoder.step(bytes);
             let near = input.position();
-            let damaged = |_| Failed::Stream(Check::Damaged { near }.at(compression, offset));
-            let step = step.map_err(damaged)?;
+            let step = step.map_err(|error| match error {
+                DecodeError::Memory { limit } => {
+                    let name = compression.name();
+                    let what = format!("the decoder's memory for the {name} stream at {offset:#x}");
+                    Failed::Other(Error::limit(Bound::DecoderMemory, what, limit))
+                }
+                _ => Failed::Stream(Check::Damaged { near }.at(compression, offset)),
+            })?;
             input.consume(step.used);
             let decoded = decoder.decoded();
             cutter.take(decoded, input.position())?;

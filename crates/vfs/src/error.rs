@@ -285,6 +285,8 @@ pub enum Bound {
     ReadBytes,
     /// [`Limits::stream_bytes`](crate::Limits::stream_bytes).
     StreamBytes,
+    /// The memory that decodes a compressed file as one stream.
+    DecoderMemory,
     /// Any other limit, of [`Limits`](crate::Limits) or of a driver.
     Other,
 }

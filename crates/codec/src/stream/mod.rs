@@ -7,7 +7,8 @@
 mod inflate;
 
 use bzip2::Decompress;
-use liblzma::stream::{Action, Status, Stream};
+use liblzma::stream::{Action, Error, Status, Stream};
+use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_frameParameter_windowTooLarge;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use crate::{DecodeError, usize_from, xz};
@@ -19,6 +20,9 @@ const STEP: usize = 256 << 10;
 /// log2 of the largest window of a Zstandard frame: the most that the `zstd` tool accepts without
 /// an option.
 const WINDOW_LOG: u32 = 27;
+/// The library returns the negated number of an error.
+#[expect(clippy::as_conversions)]
+const WINDOW_TOO_LARGE: usize = (ZSTD_error_frameParameter_windowTooLarge as usize).wrapping_neg();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamFormat {
@@ -130,8 +134,8 @@ impl StreamDecoder {
     /// decoded any bytes needs more input.
     ///
     /// # Errors
-    /// [`DecodeError::Damaged`] if the stream is damaged, or if it asks for more memory than its
-    /// usual tools allow.
+    /// [`DecodeError::Damaged`] if the stream is damaged, [`DecodeError::Memory`] if it asks for
+    /// more memory than its usual tools allow.
     pub fn step(&mut self, input: &[u8]) -> Result<Step, DecodeError> {
         let Self { kind, out, len } = self;
         let (used, decoded, place) = match kind {
@@ -171,7 +175,13 @@ fn zstd(context: &mut DCtx<'_>, input: &[u8], out: &mut [u8]) -> Result<Done, De
     let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(out));
     let hint = context.decompress_stream(&mut to, &mut from);
     // Zero marks the end of the frame.
-    let place = match hint.map_err(|_| DecodeError::Damaged)? {
+    let failed = |code| match code {
+        WINDOW_TOO_LARGE => DecodeError::Memory {
+            limit: 1 << WINDOW_LOG,
+        },
+        _ => DecodeError::Damaged,
+    };
+    let place = match hint.map_err(failed)? {
         0 => StreamPlace::End,
         _ => StreamPlace::Within,
     };
@@ -181,7 +191,11 @@ fn zstd(context: &mut DCtx<'_>, input: &[u8], out: &mut [u8]) -> Result<Done, De
 fn xz(stream: &mut Stream, input: &[u8], out: &mut [u8]) -> Result<Done, DecodeError> {
     let (read, written) = (stream.total_in(), stream.total_out());
     let status = stream.process(input, out, Action::Run);
-    let place = match status.map_err(|_| DecodeError::Damaged)? {
+    let failed = |error| match error {
+        Error::MemLimit => DecodeError::Memory { limit: xz::MEMORY },
+        _ => DecodeError::Damaged,
+    };
+    let place = match status.map_err(failed)? {
         Status::StreamEnd => StreamPlace::End,
         // `MemNeeded` means no progress: the caller must pass more input, or has reached its end.
         _ => StreamPlace::Within,

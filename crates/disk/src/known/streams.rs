@@ -1,6 +1,6 @@
 //! Compressed streams. No header states their length, so they are decoded, in bounded memory.
 
-use forerun_codec::{StreamDecoder, StreamFormat, StreamPlace};
+use forerun_codec::{DecodeError, StreamDecoder, StreamFormat, StreamPlace};
 use forerun_io::{ReadAt, u64_from, usize_from};
 use libdeflater::Crc;
 
@@ -58,6 +58,15 @@ enum End {
     Cut,
     /// The budget is used up, or the caller wants no more.
     Unknown,
+}
+
+impl End {
+    fn after(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Memory { .. } => Self::Unknown,
+            _ => Self::Damaged,
+        }
+    }
 }
 
 /// The result of decoding.
@@ -149,7 +158,8 @@ fn one(
     loop {
         let input = b.up_to(done.len, wanted);
         let given = input.len();
-        let Ok(step) = decoder.step(input) else {
+        let step = decoder.step(input);
+        let Ok(step) = step.inspect_err(|error| done.end = End::after(*error)) else {
             return false;
         };
         let decoded = decoder.decoded();

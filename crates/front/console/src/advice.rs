@@ -244,6 +244,9 @@ const fn raised(bound: Bound) -> Option<&'static str> {
         Bound::StreamBytes => {
             "if you trust the archive, raise the limit with --limit decoded=BYTES"
         }
+        Bound::DecoderMemory => {
+            "decompress it first, with zstd -d --long=31 or xz -d, and open what that writes"
+        }
         _ => return None,
     })
 }

@@ -291,7 +291,8 @@ fn mistakes_with_container_images_on_disk_are_told() {
     );
     let (code, text) = told("docker-archive:saved.tar:other");
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("name one of app:1"), "{text}");
+    let expected = "no image is named \"other\"; there are app:1";
+    assert!(text.contains(expected), "{text}");
     let (code, text) = told("oci-layout:nowhere");
     assert_eq!(code, Some(4), "{text}");
     let (code, text) = told("docker-archive:layout.tar");

@@ -143,18 +143,20 @@ fn named(path: &str, entries: &[Entry], name: &str) -> Result<Vec<Entry>, OnDisk
         .cloned()
         .collect();
     if named.is_empty() {
-        let known = if known.is_empty() {
-            "no image has a name".to_string()
-        } else {
-            format!("there are {}", known.join(", "))
-        };
-        Err(unchosen(
-            path,
-            format!("no image is named {:?}; {known}", shown(name)),
-        ))
+        Err(not_named(path, name, &known))
     } else {
         Ok(named)
     }
+}
+
+fn not_named(path: &str, name: &str, known: &[String]) -> OnDiskError {
+    let known = if known.is_empty() {
+        "no image has a name".to_string()
+    } else {
+        format!("there are {}", known.join(", "))
+    };
+    let name = shown(name);
+    unchosen(path, format!("no image is named {name:?}; {known}"))
 }
 
 /// A document of a layout that a descriptor names.
@@ -260,13 +262,17 @@ pub fn layers_of_docker_archive(
         Some(name) => tags(image).iter().any(|tag| tag == name),
         None => true,
     });
-    let (Some(image), None) = (named.next(), named.next()) else {
-        let known = known.join(", ");
-        return Err(unchosen(
-            MANIFEST,
-            format!("it has several images: name one of {known}"),
-        ));
+    let Some(image) = named.next() else {
+        return Err(match name {
+            Some(name) => not_named(MANIFEST, name, &known),
+            None => unchosen(MANIFEST, "it has no image"),
+        });
     };
+    if named.next().is_some() {
+        let known = known.join(", ");
+        let reason = format!("it has several images: name one of {known}");
+        return Err(unchosen(MANIFEST, reason));
+    }
     bounded(MANIFEST, image.layers.len())?;
     let bytes = document(&image.config, read)?;
     let digests = manifest::diff_ids(&bytes)
@@ -453,6 +459,10 @@ mod tests {
             ("y/layer.tar", Digest::of(b"y"))
         );
         assert!(layers(None).unwrap_err().contains("name one of a:1"));
-        assert!(layers(Some("b")).unwrap_err().contains("name one of a:1"));
+        let other = layers(Some("b")).unwrap_err();
+        assert!(
+            other.contains("no image is named \"b\"; there are a:1"),
+            "{other}"
+        );
     }
 }

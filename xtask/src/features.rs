@@ -32,6 +32,7 @@ pub fn check(root: &Path) -> Result<()> {
     let mut clippy = process::cargo(root);
     clippy.args(["clippy", "--locked", "--quiet", "--package", "forerun-cli"]);
     process::run(clippy.args(["--no-default-features", "--", "-D", "warnings"]))?;
+    check_left_out(root)?;
     for (package, features) in LOCAL {
         let mut tree = process::cargo(root);
         tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]);
@@ -44,6 +45,22 @@ pub fn check(root: &Path) -> Result<()> {
             "{package} without a network depends on {found}"
         );
     }
+    Ok(())
+}
+
+/// Checks that forerun-lite names a command that it lacks, and the program that has it.
+fn check_left_out(root: &Path) -> Result<()> {
+    let mut lite = process::cargo(root);
+    lite.args(["run", "--locked", "--quiet", "--package", "forerun-cli"]);
+    lite.args(["--bin", "forerun", "--no-default-features", "--"]);
+    let output = lite.args(["pull", "oci://host/image"]).output()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let expected = "forerun: this program was built without the command pull\n  \
+                    hint: the full forerun has it\n";
+    ensure!(
+        output.status.code() == Some(2) && told == expected,
+        "forerun-lite pull: {told}"
+    );
     Ok(())
 }
 

@@ -7,8 +7,9 @@ use forerun_testkit::require;
 use forerun_testkit_servers::Nginx;
 use forerun_testkit_servers::fault_proxy::{Fault, FaultProxy};
 
-use crate::common::place::Place;
+use crate::common::place::{Place, noise};
 use crate::common::{Fixture, Ran, command, ran};
+use crate::containers::{STORE, make_layers, run};
 
 /// Returns the hint of a command that failed with `code`. It must be the only one, in the last
 /// line.
@@ -267,6 +268,107 @@ fn a_full_cache_hints_at_another_place() {
         "small",
     ];
     place.run(&elsewhere).ok();
+}
+
+#[test]
+fn a_window_that_is_too_large_hints_at_decompressing_first() {
+    let programs = ["tar", "zstd", "xz"];
+    if !programs.iter().all(|name| require::program(name).is_some()) {
+        return;
+    }
+    let place = Place::new();
+    fs::write(place.path("file"), noise(100_000)).unwrap();
+    let shell = |script: &str| {
+        let ran = ran(Command::new("sh")
+            .args(["-ec", script])
+            .current_dir(place.path("."))
+            .output()
+            .unwrap());
+        assert_eq!(ran.code, Some(0), "{script}: {}", ran.stderr);
+    };
+    shell("tar -cf a.tar file");
+    for (compress, name, decompress, needs) in [
+        (
+            "zstd -q --long=28",
+            "a.tar.zst",
+            "zstd -dcq --long=31",
+            128 << 20,
+        ),
+        (
+            "xz --lzma2=dict=96MiB,mode=fast,mf=hc3",
+            "a.tar.xz",
+            "xz -dc",
+            80 << 20,
+        ),
+    ] {
+        shell(&format!("{compress} <a.tar >{name}"));
+        let told = place.run(&["ls", name]);
+        let hint = hint(&told, 1);
+        assert!(
+            hint.contains(decompress.split(' ').next().unwrap()),
+            "{hint}"
+        );
+        let format = name.rsplit('.').next().unwrap().replace("zst", "zstd");
+        let expected = format!(
+            "forerun: {name}: the decoder's memory for the {format} stream at 0x0 exceeds the limit of {needs}\n"
+        );
+        assert!(told.stderr.starts_with(&expected), "{}", told.stderr);
+        shell(&format!("{decompress} {name} >b.tar"));
+        assert_eq!(place.run(&["ls", "b.tar"]).ok().text(), "file\n");
+    }
+}
+
+#[test]
+fn images_that_fit_equally_are_listed_by_names_that_choose_one() {
+    if require::program("python3").is_none() || require::program("zstd").is_none() {
+        return;
+    }
+    let place = Place::new();
+    make_layers(&place);
+    assert!(run("python3", &["-c", STORE, "disk"], &place.path(".")));
+    // A second image without the topmost layer, in the layout and in the archive of `docker save`.
+    let second = "import hashlib, json, tarfile
+index = json.load(open('layout/index.json'))
+first = index['manifests'][0]
+del first['annotations']
+manifest = json.load(open('layout/blobs/sha256/' + first['digest'][7:]))
+manifest['layers'].pop()
+data = json.dumps(manifest).encode()
+digest = hashlib.sha256(data).hexdigest()
+open('layout/blobs/sha256/' + digest, 'wb').write(data)
+index['manifests'].append({**first, 'digest': 'sha256:' + digest, 'size': len(data)})
+json.dump(index, open('layout/index.json', 'w'))
+saved = json.load(open('saved/manifest.json'))
+json.dump(saved + [{**saved[0], 'RepoTags': ['other:1']}], open('saved/manifest.json', 'w'))
+with tarfile.open('saved.tar', 'w') as archive:
+    archive.add('saved', '.')
+";
+    assert!(run("python3", &["-c", second], &place.path(".")));
+    let told = place.run(&["ls", "oci-layout:layout"]);
+    assert_eq!(told.code, Some(1), "{}", told.stderr);
+    assert!(
+        told.stderr.contains("give the digest of one: "),
+        "{}",
+        told.stderr
+    );
+    let words = told.stderr.split([' ', ',', '\n']);
+    let digests: Vec<_> = words.filter(|word| word.starts_with("sha256:")).collect();
+    let [first, second] = digests[..] else {
+        panic!("{}", told.stderr);
+    };
+    let list = |digest| {
+        place
+            .run(&["ls", &format!("oci-layout:layout:{digest}")])
+            .ok()
+    };
+    assert_eq!(list(first).text(), "bin\netc\nlib\n");
+    assert_eq!(list(second).text(), "etc\nlib\n");
+
+    let told = place.run(&["ls", "docker-archive:saved.tar"]);
+    let expected = "it has several images: name one of app:1, other:1";
+    assert!(told.stderr.contains(expected), "{}", told.stderr);
+    let listed = place.run(&["ls", "docker-archive:saved.tar:other:1"]).ok();
+    assert_eq!(listed.text(), "bin\netc\nlib\n");
 }
 
 #[test]

@@ -106,6 +106,18 @@ function steps(from, to, most, binary) {
   return out;
 }
 
+// The labels of a horizontal axis, without those that would touch the one before them.
+function labels(pen, marks, place, text, from, to, y) {
+  let free = from;
+  pen.textAlign = "center";
+  for (const mark of marks) {
+    const half = pen.measureText(text(mark)).width / 2, at = Math.min(Math.max(place(mark), from + half), to - half);
+    if (at - half < free) continue;
+    pen.fillText(text(mark), at, y);
+    free = at + half + 8;
+  }
+}
+
 // Draws again when the size or the colours change.
 function keepDrawn(draw) {
   let width = window.innerWidth;

@@ -37,12 +37,9 @@ function drawLayout() {
     }
   }
   pen.fillStyle = colour("dim");
-  pen.textAlign = "center";
-  for (const mark of steps(view.from, view.to, 10, true)) {
-    const x = 8 + (mark - view.from) / span * room;
-    pen.fillText(bytes(mark), Math.min(Math.max(x, 24), width - 30), height - 6);
-    pen.fillRect(x, height - 22, 1, 5);
-  }
+  const marks = steps(view.from, view.to, 10, true), at = (mark) => 8 + (mark - view.from) / span * room;
+  for (const mark of marks) pen.fillRect(at(mark), height - 22, 1, 5);
+  labels(pen, marks, at, bytes, 4, width - 4, height - 6);
   document.documentElement.dataset.view = JSON.stringify(view);
 }
 
@@ -316,8 +313,9 @@ function tables() {
     for (const file of figures.most_fragmented) row(pieces, file.path, [file.path, file.runs, file.bytes]);
   }
   byId("summary").textContent = figures.format + ", " + bytes(end) + ": " + count(total.files) + " files of " + bytes(total.bytes) +
-    ", " + bytes(total.in_image_bytes) + " in the image." + (figures.free ? " " + count(figures.free.runs) +
-    " free runs, the longest of " + bytes(figures.free.longest_bytes) + "." : "") +
+    ", " + bytes(total.in_image_bytes) + " in the image." + (figures.free ? " Free space in " +
+    (figures.free.runs === 1 ? "1 piece" : count(figures.free.runs) + " pieces") +
+    ", the longest of " + bytes(figures.free.longest_bytes) + "." : "") +
     (figures.exact ? "" : " The image has too many parts to keep apart: sums are close, not exact.");
   for (const ratio of [0, 0.25, 0.5, 0.75, 1]) {
     const item = document.createElement("span"), box = document.createElement("i");

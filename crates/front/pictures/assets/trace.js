@@ -45,12 +45,12 @@ function axes(pen, width, height, marks, place, label) {
   pen.fillStyle = colour("dim");
   pen.lineWidth = 1;
   const x = scaleX(width);
-  pen.textAlign = "center";
-  for (const t of steps(view.t0, view.t1, 10, false)) {
+  const times = steps(view.t0, view.t1, 10, false);
+  for (const t of times) {
     const at = Math.round(x(t)) + 0.5;
     pen.beginPath(); pen.moveTo(at, TOP); pen.lineTo(at, height - BOTTOM); pen.stroke();
-    pen.fillText(time(t), Math.min(Math.max(at, LEFT + 16), width - 24), height - 6);
   }
+  labels(pen, times, x, time, LEFT - 16, width - 4, height - 6);
   pen.textAlign = "right";
   for (const mark of marks) {
     const at = Math.round(place(mark)) + 0.5;

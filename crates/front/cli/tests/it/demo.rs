@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use forerun_testkit::{require, temp_dir};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::common::browser::Browser;
 use crate::common::{Ran, command, ran};
 
 const PARTS: [&str; 5] = ["romfs", "squashfs", "exfat", "link", "composefs"];
@@ -185,6 +186,15 @@ fn the_page_has_the_figures_and_needs_nothing_else() {
         page.to_str().unwrap(),
     ];
     let value = demo(dir.path(), &options, "C").ok().json();
+    if let Some(browser) = Browser::new() {
+        let told = browser.run(
+            &page,
+            r#"document.body.style.width = "375px";
+               const table = document.querySelector("table"), name = table.rows[1].cells[0];
+               return { fits: table.offsetWidth <= 375, name: name.offsetWidth >= 90 };"#,
+        );
+        assert_eq!(told, json!({ "fits": true, "name": true }), "on a phone");
+    }
     let page = std::fs::read_to_string(page).unwrap();
     for outside in ["http:", "https:", "url(", "@import", "src=", "stylesheet"] {
         assert!(!page.contains(outside), "{outside}: {page}");

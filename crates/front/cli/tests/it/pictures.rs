@@ -9,7 +9,7 @@ use std::process::Command;
 use forerun_testkit::{TempDir, require, temp_dir};
 use serde_json::{Value, json};
 
-use crate::common::browser::Browser;
+use crate::common::browser::{Browser, TOUCHING_LABELS};
 use crate::common::{self, Ran};
 
 struct Tree(TempDir);
@@ -211,17 +211,31 @@ fn a_map_of_an_empty_volume_has_no_blank_box() {
     tree.run(&["map", "--html", "map.html", "empty.img"]).ok();
     let told = browser.run(
         &tree.path("map.html"),
-        r#"return { tree: byId("tree").hidden, words: byId("empty").hidden, directories: byId("directories-part").hidden };"#,
+        r#"const isShown = (id) => byId(id).offsetHeight > 0;
+           return { tree: isShown("tree"), words: isShown("empty"), directories: isShown("directories-part") };"#,
     );
     assert_eq!(
         told,
-        json!({ "tree": true, "words": false, "directories": true })
+        json!({ "tree": false, "words": true, "directories": false })
     );
     let text = tree.run(&["map", "empty.img"]).ok();
     assert!(!text.text().contains("directory"), "{}", text.text());
     tree.run(&["map", "--svg", "map.svg", "empty.img"]).ok();
     let svg = fs::read_to_string(tree.path("map.svg")).unwrap();
     assert!(svg.contains("No file takes any room"), "{svg}");
+}
+
+#[test]
+fn labels_of_a_narrow_map_do_not_touch() {
+    let Some(browser) = Browser::new() else {
+        return;
+    };
+    let tree = Tree::new();
+    tree.run(&["mkfs", "exfat", "--size", "64M", "x.img"]).ok();
+    tree.run(&["map", "--html", "map.html", "x.img"]).ok();
+    let script = TOUCHING_LABELS.replace("draw();", "drawLayout();");
+    let told = browser.run(&tree.path("map.html"), &script);
+    assert_eq!(told, json!({ "touching": [], "drawn": true }));
 }
 
 /// Uses a page with a map: zooms, scrolls, points, enters a directory and leaves it.

@@ -4,10 +4,10 @@ use std::fs;
 
 use forerun_testkit::{require, temp_dir};
 use forerun_testkit_servers::Nginx;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common;
-use crate::common::browser::Browser;
+use crate::common::browser::{Browser, TOUCHING_LABELS};
 use crate::common::place::Place;
 
 /// Mounts with a trace, runs `work`, and unmounts. Returns once the trace is complete.
@@ -64,6 +64,8 @@ fn a_page_with_a_trace_of_a_fetched_image() {
     place.run(&["trace", "--html", "trace.html", "trace"]).ok();
     let sums = place.run(&["trace", "--json", "trace"]).ok().json();
     let picture = &sums["picture"];
+    let told = browser.run(&place.path("trace.html"), TOUCHING_LABELS);
+    assert_eq!(told, json!({ "touching": [], "drawn": true }));
     let told = browser.run(&place.path("trace.html"), TRACE_SCRIPT);
     let mut drawn = 0;
     for class in picture["classes"].as_array().unwrap() {

@@ -248,6 +248,10 @@ impl DemoReport {
     /// Describes when, where and with which programs the demo measures, and how it affects the
     /// machine.
     pub fn head(&self) -> String {
+        self.circumstances().map(|text| wrapped(&text)).join("\n")
+    }
+
+    fn circumstances(&self) -> [String; 3] {
         let programs = programs().map(|(name, version)| match version.as_str() {
             Some(version) if version.contains(&name) => version.to_string(),
             version => format!("{name} {}", version.unwrap_or_default()),
@@ -259,9 +263,7 @@ impl DemoReport {
             "The caches of the images are dropped before each measurement. Only root can drop all caches of the machine."
         };
         let machine = format!("{}: {}", self.date, Machine::look().text());
-        [&machine, programs.as_str(), caches]
-            .map(wrapped)
-            .join("\n")
+        [machine, programs, caches.to_string()]
     }
 
     /// Returns the results as JSON, as docs/json.md describes them.
@@ -279,9 +281,10 @@ impl DemoReport {
 
     /// Makes a self-contained page: no script, font or picture is loaded from elsewhere.
     pub fn page(&self) -> String {
-        let head = format!("<p class=\"note\">{}</p>\n", markup(&self.head()));
+        let circumstances = self.circumstances();
+        let head = circumstances.map(|text| format!("<p class=\"note\">{}</p>\n", markup(&text)));
         let parts = self.parts.iter().map(Part::page);
-        let body: String = std::iter::once(head).chain(parts).collect();
+        let body: String = head.into_iter().chain(parts).collect();
         html_page("forerun demo", &body, &self.json(), "")
     }
 }

@@ -21,6 +21,25 @@ const tipText = () => document.getElementById("tip").hidden ? "" : document.getE
 const viewNow = () => JSON.parse(document.documentElement.dataset.view);
 "##;
 
+/// Draws again in a page as narrow as a phone, and returns labels of an axis that touch. `draw` is
+/// the page's function for that.
+pub const TOUCHING_LABELS: &str = r##"
+  const touching = [], fill = CanvasRenderingContext2D.prototype.fillText;
+  let last = null, labels = 0;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    if (this.textAlign === "center") {
+      const half = this.measureText(text).width / 2;
+      if (last && last.canvas === this.canvas && last.y === y && x - half < last.right) touching.push(last.text + " " + text);
+      last = { canvas: this.canvas, text, y, right: x + half };
+      labels += 1;
+    }
+    fill.call(this, text, x, y);
+  };
+  document.body.style.width = "375px";
+  draw();
+  return { touching, drawn: labels > 1 };
+"##;
+
 pub struct Browser {
     dir: TempDir,
 }

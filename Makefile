@@ -104,11 +104,13 @@ test:
 docs:
 	tools/site.py
 
-# Not tested: what needs a network, root, FUSE, or programs of the machine. A crate whose tests do not need them comes in by itself.
+# Not tested: what needs a network, root, FUSE, or programs of the machine. A crate whose tests do not need them comes in by itself. The skipped
+# test asks the kernel what is in its page cache, which overlayfs does not tell.
 NOT_IN_CHROOTS := forerun-cli forerun-fuse forerun-kernel forerun-python forerun-remote forerun-runtime forerun-sandbox forerun-snapshotter \
   forerun-testkit-servers xtask
 check:
-	$(CARGO) test --locked --workspace --all-features --tests $(addprefix --exclude ,$(NOT_IN_CHROOTS))
+	$(CARGO) test --locked --workspace --all-features --tests $(addprefix --exclude ,$(NOT_IN_CHROOTS)) -- \
+	  --skip file::tests::what_is_in_memory_is_taken_from_there
 
 test-guest:
 	$(CARGO) xtask guest-kernel

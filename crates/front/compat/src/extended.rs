@@ -6,7 +6,18 @@
 //! `2` and `f`. Outside of brackets, `\d` or `\x` is the letter. Expressions that the crate cannot
 //! match are refused: back references, equivalence classes and collating symbols.
 
+use std::os::unix::ffi::OsStrExt;
+
 use super::bracket::{Dialect, class, literal};
+use super::options::{Parsed, Value};
+
+/// Translates the expression that is the value of an option.
+pub fn expression(value: &Value<'_>) -> Parsed<String> {
+    match extended(value.given.as_bytes()) {
+        Some(expression) => Ok(expression),
+        None => value.refuse(format!("{} invalid regex {}", value.name, value.text())),
+    }
+}
 
 /// Translates an expression. Returns `None` if the C library refuses it or the crate cannot match
 /// it.

@@ -11,7 +11,7 @@ use forerun::build::{
 use super::call::{Definition, MakeCall, MakeTime};
 use super::changes;
 use super::mode::ModeChange;
-use crate::extended::extended;
+use crate::extended::expression;
 use crate::options::Effect::{Help, Nothing, Set, Value, Version, Word};
 use crate::options::{self, Grammar, Opt, Options, Parsed, Refusal, options};
 
@@ -332,14 +332,6 @@ fn time(value: &options::Value<'_>) -> Parsed<MakeTime> {
     seconds
         .map(MakeTime::Seconds)
         .ok_or_else(|| value.invalid())
-}
-
-/// Translates a regular expression of the C library for the crate.
-fn expression(value: &options::Value<'_>) -> Parsed<String> {
-    match extended(value.given.as_bytes()) {
-        Some(expression) => Ok(expression),
-        None => value.refuse(format!("{} invalid regex {}", value.name, value.text())),
-    }
 }
 
 fn known(id: Option<u32>, value: &options::Value<'_>, message: &str) -> Parsed {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forerun::Image;
+use forerun::build::XattrFilter;
 use forerun::vfs::{FileType, Held};
 use forerun_export::{
     ExportError, ExtractOptions, ExtractReport, Found, Loss, Owners, Shortfall, extract, visit,
@@ -52,7 +53,10 @@ pub fn run(
         .as_deref()
         .map_or(Path::new("squashfs-root"), Path::new);
     let place = make(dest)?;
-    let options = options(call, place.is_new());
+    let [include, exclude] =
+        [&call.xattrs_include, &call.xattrs_exclude].map(|expression| expression.as_deref());
+    let xattr_filter = XattrFilter::new(include, exclude).map_err(Failure::from)?;
+    let options = options(call, place.is_new(), xattr_filter);
     interrupt::defer();
     let graceful = Graceful::new(Arc::clone(&options.stop));
     let sandbox = place.sandbox(prepared.sandbox());
@@ -124,7 +128,7 @@ fn make(dest: &Path) -> std::result::Result<OutputDir, Stop> {
     OutputDir::make(dest).map_err(failed)
 }
 
-fn options(call: &UnsquashCall, is_new: bool) -> ExtractOptions {
+fn options(call: &UnsquashCall, is_new: bool, xattr_filter: XattrFilter) -> ExtractOptions {
     let is_root = rustix::process::geteuid().is_root();
     ExtractOptions {
         // An existing regular file is replaced even without `-force`.
@@ -139,6 +143,8 @@ fn options(call: &UnsquashCall, is_new: bool) -> ExtractOptions {
             Owners::Caller
         },
         no_xattrs: call.no_xattrs,
+        xattr_filter,
+        time: call.all_time,
         privileged_xattrs: !call.user_xattrs,
         is_new,
         threads: call.processors.map_or(0, usize::from),

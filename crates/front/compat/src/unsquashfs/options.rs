@@ -1,7 +1,11 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use forerun::build::parse_time;
+use forerun::vfs::Timestamp;
+
 use super::listing::ListForm;
+use crate::extended::expression;
 use crate::options::Effect::{Help, Nothing, Set, Value, Word};
 use crate::options::{Grammar, Opt, Options, Parsed, Refusal, options};
 use crate::path_list;
@@ -34,6 +38,21 @@ pub const TABLE: &[Opt<UnsquashCall>] = options! {
     "-no" | "-no-xattrs" => Set(|call| call.no_xattrs = true);
     "-x" | "-xattrs" => Set(|call| call.no_xattrs = false);
     "-u" | "-user-xattrs" => Set(|call| (call.no_xattrs, call.user_xattrs) = (false, true));
+    "-xattrs-include" => Value("{} missing regex pattern", |call, value| {
+        (call.no_xattrs, call.xattrs_include) = (false, Some(expression(value)?));
+        Ok(())
+    });
+    "-xattrs-exclude" => Value("{} missing regex pattern", |call, value| {
+        (call.no_xattrs, call.xattrs_exclude) = (false, Some(expression(value)?));
+        Ok(())
+    });
+    "-all" | "-all-time" => Value("{} missing time value", |call, value| {
+        call.all_time = parse_time(&value.text()).map(|time| Timestamp { nanoseconds: 0, ..time });
+        match call.all_time {
+            Some(_) => Ok(()),
+            None => value.refuse(format!("{} invalid time value", value.name)),
+        }
+    });
     "-p" | "-processors" => Value("-processors missing or invalid processor number", |call, value| {
         value.set_number(&mut call.processors)?;
         match call.processors {
@@ -69,6 +88,9 @@ pub const TABLE: &[Opt<UnsquashCall>] = options! {
     });
     // Sizes in mebibytes.
     "-da" | "-data-queue" | "-fr" | "-frag-queue" => Value(QUEUE, |_, value| value.number::<u32>().map(drop));
+    "-mem" => Value("{} missing or invalid mem size", |_, value| value.size().map(drop));
+    "-mem-percent" | "-max-files" => Value("{} missing or invalid number", |_, value| value.number::<u32>().map(drop));
+    "-percentage" => Set(|call| call.no_progress = true);
     "-no-wild" | "-no-wildcards" => Set(|call| call.no_wildcards = true);
     "-r" | "-regex" => Set(|call| call.regex = true);
 };
@@ -114,6 +136,10 @@ pub struct UnsquashCall {
     pub no_progress: bool,
     pub no_xattrs: bool,
     pub user_xattrs: bool,
+    pub xattrs_include: Option<String>,
+    pub xattrs_exclude: Option<String>,
+    /// The time of all entries.
+    pub all_time: Option<Timestamp>,
     pub processors: Option<u16>,
     /// Lists the extracted entries.
     pub info: Option<ListForm>,

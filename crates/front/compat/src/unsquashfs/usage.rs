@@ -29,6 +29,9 @@ How to extract
     -no, -no-xattrs         leave out extended attributes
     -x, -xattrs             keep extended attributes
     -u, -user-xattrs        keep only user.* attributes
+    -xattrs-include REGEX, -xattrs-exclude REGEX
+                            keep or leave out attributes whose names match
+    -all, -all-time TIME    set the times of all entries to TIME
     -p, -processors N       use N threads
     -i, -info               print each path; -li, -linfo: with attributes
     -q, -quiet              print nothing
@@ -36,7 +39,8 @@ How to extract
     -st, -strict-errors     exit with 1 after an error that is not fatal
     -no-exit, -no-exit-code exit with 0 after an error that is not fatal
     -UTC                    show times in UTC
-    -ig, -ignore-errors, -da, -data-queue N, -fr, -frag-queue N
+    -ig, -ignore-errors, -da, -data-queue N, -fr, -frag-queue N, -percentage,
+    -mem SIZE, -mem-percent N, -max-files N
                             accepted without effect
 ";
 

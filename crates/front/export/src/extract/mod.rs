@@ -26,9 +26,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use forerun_build::XattrFilter;
 use forerun_engine::Reader;
 use forerun_io::u64_from;
-use forerun_vfs::FileType;
+use forerun_vfs::{FileType, Timestamp};
 use rustix::fs::FileType as HostType;
 use rustix::io::Errno;
 
@@ -63,9 +64,12 @@ pub struct ExtractOptions {
     pub uids: IdMap,
     pub gids: IdMap,
     pub no_xattrs: bool,
+    pub xattr_filter: XattrFilter,
     /// Keep extended attributes in `security.` (file capabilities, labels) and `trusted.` (overlay
     /// whiteouts and origins); setting them needs root.
     pub privileged_xattrs: bool,
+    /// The time of all entries instead of their own.
+    pub time: Option<Timestamp>,
     /// Report names that differ only in case even on a case-sensitive target. On a case-insensitive
     /// target only the first is created.
     pub case_collisions: bool,
@@ -410,6 +414,9 @@ impl ExtractJob<'_> {
         let mut xattrs = Vec::new();
         if self.xattrs {
             let add = &mut |name: &[u8], value: &[u8]| {
+                if !self.options.xattr_filter.keeps(name) {
+                    return;
+                }
                 if attributes::is_privileged(name) && !self.options.privileged_xattrs {
                     return report.lose(Loss::PrivilegedXattr, entry.name(), None);
                 }
@@ -422,7 +429,7 @@ impl ExtractJob<'_> {
         Attributes {
             mode: bits,
             owner: self.set_owners.then_some(owner),
-            mtime: metadata.mtime,
+            mtime: self.options.time.unwrap_or(metadata.mtime),
             xattrs,
         }
     }

@@ -213,6 +213,46 @@ fn users_without_root_get_the_same_tree() {
 }
 
 #[test]
+fn callers_of_newer_versions_get_the_same_tree() {
+    let Some(names) = names() else {
+        return;
+    };
+    let extract = |by, options: &str| {
+        let line = format!("-n -d out {options} ../a.sqsh").replace("  ", " ");
+        let words: Vec<_> = line.split(' ').collect();
+        let (ran, _, tree) = run(&names, by, &words, false);
+        assert_eq!(ran.code, Some(0), "{line}: {}", ran.stderr);
+        tree
+    };
+    for (newer, older) in [
+        ("-xattrs-exclude ^trusted[.]", "-user-xattrs"),
+        ("-xattrs-include ^user.", "-user-xattrs"),
+        ("-xattrs-include note -xattrs-exclude .", "-no-xattrs"),
+        ("-mem 1G -percentage -max-files 100 -mem-percent 20", ""),
+    ] {
+        let (ours, other) = (extract(By::Forerun, newer), extract(By::Other, older));
+        assert_eq!(ours, other, "{newer}");
+    }
+    for time in ["86400", "1970-01-02 00:00:00"] {
+        let words = ["-n", "-d", "out", "-all-time", time, "../a.sqsh"];
+        let (ran, _, tree) = run(&names, By::Forerun, &words, false);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        // The outermost directory belongs to the test.
+        for (path, text) in tree.iter().filter(|(path, _)| !path.is_empty()) {
+            assert_eq!(text.split(' ').nth(3), Some("86400"), "{path}: {text}");
+        }
+    }
+    for line in [
+        &["-all-time", "never", "../a.sqsh"][..],
+        &["-xattrs-include", "(", "../a.sqsh"],
+        &["-xattrs-exclude"],
+    ] {
+        let (ran, _, _) = run(&names, By::Forerun, line, false);
+        assert_eq!(ran.code, Some(1), "{line:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn mistakes_have_the_same_text_and_exit_code() {
     let Some(names) = names() else {
         return;

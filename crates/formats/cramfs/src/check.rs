@@ -73,7 +73,7 @@ pub fn node(
     for check in inode.deviations(is_root) {
         report(problem(Some(node), false, check.at(Some(node), node.0)));
     }
-    if inode.kind == FileType::Directory && image.superblock.is_sorted() {
+    if inode.kind == FileType::Directory {
         let directory: Arc<Directory> = match indexes.get(image, node) {
             Ok(directory) => directory,
             Err(error @ Error::Io { .. }) => return Err(error),
@@ -81,6 +81,12 @@ pub fn node(
         };
         if let Some(error @ Error::Io { .. }) = &directory.damage {
             return Err(error.clone());
+        }
+        if let Some(error) = &directory.cut {
+            report(problem(Some(node), false, error.clone()));
+        }
+        if !image.superblock.is_sorted() {
+            return Ok(());
         }
         let mut previous: &[u8] = &[];
         for entry in directory.entries(0) {

@@ -39,11 +39,13 @@ pub struct Directory {
     by_name: Vec<u32>,
     /// The first defect. Usable entries after it are in `entries`, as far as they can be found.
     pub damage: Option<Error>,
+    /// The last entry, if it reaches past the end of the directory. Linux reads all of it.
+    pub cut: Option<Error>,
 }
 
 impl Directory {
     /// Reads the entries of the directory `dir`. Records damaged entries and unreadable parts in
-    /// [`damage`](Self::damage). Fails with `Corrupt` only if the entries lie outside the image.
+    /// [`damage`](Self::damage). Fails with `Corrupt` only if no entry can lie in the image.
     pub fn load(image: &Image, dir: NodeId, inode: &Inode) -> Result<Self> {
         let (start, size) = (inode.offset, u64::from(inode.size));
         let mut directory = Self {
@@ -53,20 +55,25 @@ impl Directory {
             entries: Vec::new(),
             by_name: Vec::new(),
             damage: None,
+            cut: None,
         };
         if size == 0 {
             return Ok(directory);
         }
-        if start < image.superblock.end() || !image.contains(start, size) {
-            let image_len = image.superblock.image_len;
+        let image_len = image.superblock.image_len;
+        if !image.contains(start, size) || start < image.superblock.end() {
             let check = Check::EntriesOutside {
                 start,
                 size,
                 image_len,
             };
-            return Err(check.at(Some(dir), dir.0));
+            let error = check.at(Some(dir), dir.0);
+            if start < image.superblock.end() || start >= image_len {
+                return Err(error);
+            }
+            directory.damage = Some(error);
         }
-        directory.read(&mut Scan::new(image, dir), size);
+        directory.read(&mut Scan::new(image, dir), size.min(image_len - start));
         directory.sort(dir);
         Ok(directory)
     }
@@ -205,7 +212,10 @@ impl<'a> Scan<'a> {
         let limits = &self.image.limits;
         while self.at < directory.bytes.len() {
             let rest = &directory.bytes[self.at..];
-            let name_len = Inode::name_len_of(rest, directory.order);
+            let name_len = match rest.len() {
+                0..INODE_LEN => 0,
+                _ => Inode::name_len_of(rest, directory.order),
+            };
             let len = INODE_LEN + name_len;
             let at = directory.start + u64_from(self.at);
             let fail = |check: Check| check.at(Some(self.dir), at);
@@ -218,8 +228,21 @@ impl<'a> Scan<'a> {
                     len @ 0..INODE_LEN => Check::InodeCut { len },
                     _ => Check::NameCut { len: name_len, end },
                 };
-                directory.damage.get_or_insert(fail(check));
-                return ControlFlow::Break(());
+                let missing = u64_from(len - rest.len());
+                let cut = fail(check);
+                if !self.image.contains(end, missing) {
+                    directory.damage.get_or_insert(cut);
+                    return ControlFlow::Break(());
+                }
+                match self.image.read(end, missing) {
+                    Ok(bytes) => directory.bytes.extend_from_slice(&bytes),
+                    Err(error) => {
+                        directory.damage = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+                directory.cut.get_or_insert(cut);
+                continue;
             }
             if u64_from(directory.entries.len()) >= limits.dir_entries {
                 let what = format!("number of entries of directory {}", self.dir);

@@ -9,9 +9,10 @@ use forerun_vfs::{DirCursor, Error, FileType, NodeId, Problem, Result};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::address::{Address, Space};
+use crate::compressor;
 use crate::dir::{self, Dir};
 use crate::error::Check;
-use crate::image::Image;
+use crate::image::{Image, map};
 use crate::inode::MOST_NANOSECONDS;
 use crate::ondisk::{DEVICE_SLOT, DeviceSlot, SUPERBLOCK_AT, Superblock, compat, incompat};
 use crate::xattr;
@@ -39,6 +40,14 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
     if inode.file_type != FileType::Directory {
         if inode.nlink == 0 {
             problem(false, Check::NoLinks);
+        }
+        let tail = map::unannounced_tail(image, &inode);
+        if let Some(error) = tail.or_else(|error| left_to_the_reader(error).map(|()| None))? {
+            report(Problem {
+                node: Some(node),
+                fatal: false,
+                error,
+            });
         }
         return Ok(());
     }
@@ -124,6 +133,14 @@ pub fn image(image: &Image, report: &mut dyn FnMut(Problem)) -> Result<()> {
     let Ok(raw) = Superblock::read_from_bytes(&bytes) else {
         return Ok(());
     };
+    if let Err(error) = compressor::check_end(image) {
+        left_to_the_reader(error.clone())?;
+        report(Problem {
+            node: None,
+            fatal: false,
+            error,
+        });
+    }
     let mut problem = |fatal: bool, offset: u64, check: Check| {
         report(Problem {
             node: None,

@@ -1,6 +1,6 @@
 //! The compressor configurations that follow the superblock.
 
-use forerun_io::{u16_from, u64_from, usize_from};
+use forerun_io::usize_from;
 use forerun_vfs::Result;
 
 use crate::address::{Address, Space};
@@ -11,15 +11,28 @@ use crate::superblock::ALGORITHMS;
 /// Field names of the format with their values.
 pub type Settings = Vec<(&'static str, String)>;
 
-/// Checks that no compressor configuration is too short.
+const WHAT: &str = "settings of the compressors";
+
+/// Checks that no compressor configuration lacks a field that its length covers, which readers do
+/// not mind.
 ///
 /// # Errors
 /// `Corrupt` if one is cut off.
-pub fn check(image: &Image) -> Result<()> {
-    settings(image).map(|_| ())
+pub fn check_end(image: &Image) -> Result<()> {
+    let (_, end) = read(image)?;
+    image.inside(end, 0, WHAT, None)
 }
 
+/// Reads the fields that this version knows.
+///
+/// # Errors
+/// `Corrupt` if one is missing.
 pub fn settings(image: &Image) -> Result<Settings> {
+    read(image).map(|(settings, _)| settings)
+}
+
+/// Returns the settings and where they end.
+fn read(image: &Image) -> Result<(Settings, Address)> {
     let superblock = &image.superblock;
     let mut at = Address {
         space: Space::Image,
@@ -30,14 +43,19 @@ pub fn settings(image: &Image) -> Result<Settings> {
         if superblock.algorithms & (1 << bit) == 0 {
             continue;
         }
-        let bytes = record(image, &mut at, "settings of the compressors")?;
-        if bytes.len() < need {
-            let len = u16_from(u64_from(bytes.len()));
+        let mut len = [0; 2];
+        image.read(at, &mut len, WHAT, None)?;
+        let len = u16::from_le_bytes(len);
+        if usize::from(len) < need {
             return Err(Check::CompressorConfig { name, len, need }.at(None, at.offset));
         }
+        // A later version may append fields.
+        let mut bytes = vec![0; need];
+        image.read(at.plus(2), &mut bytes, WHAT, None)?;
+        at.offset = at.plus(2 + u64::from(len)).offset.next_multiple_of(4);
         out.push((name, describe(name, &bytes)));
     }
-    Ok(out)
+    Ok((out, at))
 }
 
 /// Reads a 2-byte length and that many bytes. Advances `at` to the next multiple of four.

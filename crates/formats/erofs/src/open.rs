@@ -48,7 +48,7 @@ impl Image {
             own_contents: OwnContents::default(),
         };
         image.check_sum()?;
-        compressor::check(&image)?;
+        compressor::settings(&image)?;
         // The metabox comes first: it may hold the packed inode, but not the other way round.
         if let Some(nid) = image.superblock.metabox {
             if nid & NID_METABOX != 0 {

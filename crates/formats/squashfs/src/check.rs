@@ -6,6 +6,7 @@ use crate::dir;
 use crate::error::Check;
 use crate::image::Image;
 use crate::inode::InodeBody;
+use crate::map;
 use crate::xattr;
 
 /// Checks the inode number and its export table entry, link counts of 0, xattrs that readers
@@ -53,6 +54,12 @@ pub fn node(image: &Image, node: NodeId, report: &mut dyn FnMut(Problem)) -> Res
         .or_else(left_to_the_reader)?;
     if inode.nlink == 0 {
         problem(false, Check::NoLinks.at(Some(node), at));
+    }
+    if let InodeBody::File(file) = &inode.body {
+        match map::long_block(image, node, file) {
+            Ok(found) => found.into_iter().for_each(|error| problem(false, error)),
+            Err(error) => left_to_the_reader(error)?,
+        }
     }
     if let InodeBody::Dir(dir) = &inode.body {
         match dir::check_indexes(image, node, dir) {

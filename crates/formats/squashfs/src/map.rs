@@ -3,7 +3,9 @@
 use std::ops::{ControlFlow, Range};
 
 use forerun_io::u32_from;
-use forerun_vfs::{BlobId, DecodedLen, EncodedBlock, Extent, NodeId, Padding, Place, Result};
+use forerun_vfs::{
+    BlobId, DecodedLen, EncodedBlock, Error, Extent, NodeId, Padding, Place, Result,
+};
 
 use crate::error::Check;
 use crate::image::Image;
@@ -99,6 +101,29 @@ fn blocks(
     Ok(ControlFlow::Continue(()))
 }
 
+/// Returns the warning about a last block that is not compressed, and longer than its part of the
+/// file.
+pub fn long_block(image: &Image, node: NodeId, file: &File) -> Result<Option<Error>> {
+    let Some(last) = file.blocks.checked_sub(1) else {
+        return Ok(None);
+    };
+    let mut cursor = image.inodes_at(file.sizes, node)?;
+    for _ in 0..last {
+        image.block_word(&mut cursor, node, file)?;
+    }
+    let word = image.block_word(&mut cursor, node, file)?;
+    let block_size = image.superblock.block_size;
+    let rest = file.size - last * u64::from(block_size);
+    let len = u32_from(rest.min(block_size.into()));
+    let stored = word & !BLOCK_STORED;
+    if word & BLOCK_STORED == 0 || stored <= len || stored > block_size {
+        return Ok(None);
+    }
+    let block = last;
+    let check = Check::BlockLen { block, stored, len };
+    Ok(Some(check.at(Some(node), cursor.offset())))
+}
+
 struct DataBlock {
     index: u64,
     offset: u64,
@@ -120,12 +145,10 @@ impl DataBlock {
             return Ok(Place::Zero);
         }
         let is_stored = size & BLOCK_STORED != 0;
-        let fits = if is_stored {
-            stored == self.len
-        } else {
-            stored > 0 && stored <= image.superblock.block_size
-        };
-        if !fits {
+        // Linux and unsquashfs take the first bytes of a block that is longer than its part of the
+        // file.
+        let least = if is_stored { self.len } else { 1 };
+        if !(least..=image.superblock.block_size).contains(&stored) {
             let len = self.len;
             return Err(Check::BlockLen { block, stored, len });
         }

@@ -100,14 +100,9 @@ fn entries_that_lie() {
     let root_place = place(3, DIR);
     check_each(vec![
         (
-            "a cut inode",
-            with_word(ROOT + 4, 40),
-            "node 64, offset 0x6c: 8 bytes are left for an inode, which takes 12",
-        ),
-        (
-            "a cut name",
+            "a name that includes what follows the directory",
             with_word(LINK + 8, place(252, LINK_TABLE)),
-            "node 64, offset 0x6c: the name of 252 bytes reaches past the end of the directory at 0x7c",
+            "node 64, offset 0x6c: name contains a NUL byte",
         ),
         (
             "no units of name",
@@ -310,6 +305,18 @@ fn check_reports_what_reading_does_not_mind() {
             "offset 0x0: the root's entries begin at 0x5c instead of 0x4c",
         ),
         (
+            with_word(ROOT + 4, 40),
+            Some(ROOT),
+            false,
+            "node 64, offset 0x6c: 8 bytes are left for an inode, which takes 12",
+        ),
+        (
+            with_word(ROOT + 4, 46),
+            Some(ROOT),
+            false,
+            "node 64, offset 0x6c: the name of 4 bytes reaches past the end of the directory at 0x7a",
+        ),
+        (
             swapped,
             Some(ROOT),
             false,
@@ -372,6 +379,17 @@ fn damage_stays_where_it_is() {
         listed("dir link", false)
     );
     assert_eq!(names(with_word(FILE, 0)), listed("dir link", false));
+    // Linux shows an entry that starts before the end of its directory.
+    for size in [34, 40, 46] {
+        assert_eq!(
+            names(with_word(ROOT + 4, size)),
+            listed("dir file link", true)
+        );
+    }
+    // The bytes up to the end of the image are entries of a directory that is too long.
+    let (found, is_whole) = names(with_word(ROOT + 4, 0xff_ffff));
+    assert!(found.starts_with("dir file link "), "{found}");
+    assert!(!is_whole);
     // A name that reaches past the end does hide them.
     assert_eq!(
         names(with_word(FILE + 8, place(252, FILE_TABLE))),

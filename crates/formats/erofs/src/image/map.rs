@@ -214,6 +214,14 @@ pub fn stored_extents(
     mapped.map_err(original)
 }
 
+/// Returns the warning about a compressed tail behind an index that the superblock does not announce.
+pub fn unannounced_tail(image: &Image, inode: &Inode) -> Result<Option<Error>> {
+    if !inode.layout.is_compressed() || inode.size == 0 {
+        return Ok(None);
+    }
+    with_index(image, inode, false, zmap::unannounced_tail).map_err(original)
+}
+
 /// Calls `f` with the metadata source, settings and inode that zmap needs.
 fn with_index<T>(
     image: &Image,

@@ -149,13 +149,11 @@ impl Header {
         let [_, _, high @ ..] = low.to_le_bytes();
         let tail = match (has(advise::INLINE_PCLUSTER), has(advise::FRAGMENT_PCLUSTER)) {
             (false, false) => Tail::None,
-            (true, false) => {
-                needs("a compressed tail behind the index", feature::ZTAILPACKING)?;
-                match u16::from_le_bytes(high) {
-                    0 => Tail::None,
-                    len => Tail::Inline { len },
-                }
-            }
+            // Linux does not ask for the feature, so only `check` does.
+            (true, false) => match u16::from_le_bytes(high) {
+                0 => Tail::None,
+                len => Tail::Inline { len },
+            },
             (false, true) => {
                 needs("a tail in the packed inode", feature::FRAGMENTS)?;
                 Tail::Fragment { offset: low }

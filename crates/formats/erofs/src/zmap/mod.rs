@@ -25,11 +25,12 @@ mod tests;
 use std::ops::{ControlFlow, Range};
 
 use forerun_io::ReadAt;
-use forerun_vfs::{BlobId, Extent, NodeId, Result};
+use forerun_vfs::{BlobId, Error, Extent, NodeId, Result};
 
 pub use sums::Sums;
 
-use header::Header;
+use check::ZmapCheck;
+use header::{Header, Index, Tail};
 use place::Placing;
 
 /// The incompatible features that affect maps.
@@ -124,6 +125,32 @@ pub fn index_end(meta: &dyn ReadAt, config: &Config<'_>, inode: &CompressedInode
         Header::Records(records) => records::end(&placing, &records),
         Header::Index(header) => index::end(&placing, &header),
     }
+}
+
+/// Returns whether the last extent follows the index, although the superblock does not announce
+/// that. The inode must not be empty.
+///
+/// # Errors
+/// `Corrupt` with the offset in the metadata, `Io`.
+pub fn unannounced_tail(
+    meta: &dyn ReadAt,
+    config: &Config<'_>,
+    inode: &CompressedInode,
+) -> Result<Option<Error>> {
+    let features = config.features;
+    if features & feature::ZTAILPACKING != 0 {
+        return Ok(None);
+    }
+    Ok(match Header::read(meta, config, inode)? {
+        Header::Index(Index {
+            tail: Tail::Inline { .. },
+            ..
+        }) => {
+            let what = "a compressed tail behind the index";
+            Some(ZmapCheck::Feature { what, features }.at(inode.node, inode.end))
+        }
+        Header::Index(_) | Header::Records(_) | Header::Fragment { .. } => None,
+    })
 }
 
 /// Visits the pieces of `range`, which must be inside the file and not empty. The first and last

@@ -194,6 +194,73 @@ fn no_byte_makes_a_map_break_its_contract() {
     }
 }
 
+/// Linux reads such an image.
+#[test]
+fn a_tail_behind_the_index_needs_no_feature_bit() {
+    const COMPAT: usize = 1024 + 8;
+    const INCOMPAT: usize = 1024 + 80;
+    let (_, image) = goldens()
+        .into_iter()
+        .find(|(name, _)| name == "lzma-inline")
+        .unwrap();
+    let problems = |image: Vec<u8>| {
+        let (fs, mut found) = (open(image).unwrap(), Vec::new());
+        for (path, node, _) in files(&fs) {
+            fs.check(Some(node), &mut |problem| {
+                found.push((path.clone(), problem.fatal, problem.error.to_string()));
+            })
+            .unwrap();
+        }
+        (all_extents(&fs), found)
+    };
+    let (expected, none) = problems(image.clone());
+    assert!(none.is_empty(), "{none:?}");
+    let mut changed = image;
+    // Without its checksum, the superblock can be changed.
+    changed[COMPAT] &= !1;
+    changed[INCOMPAT] &= !0x10;
+    let (extents, found) = problems(changed);
+    assert_eq!(extents, expected);
+    assert!(!found.is_empty());
+    for (path, fatal, error) in found {
+        assert!(
+            !fatal && error.contains("a compressed tail behind the index"),
+            "{path}: {error}"
+        );
+    }
+}
+
+#[test]
+fn settings_of_a_codec_may_be_longer_than_their_known_fields() {
+    let (_, mut image) = goldens()
+        .into_iter()
+        .find(|(name, _)| name == "lzma-inline")
+        .unwrap();
+    let expected = all_extents(&open(image.clone()).unwrap());
+    image[1024 + 8] &= !1;
+    image[1152..1154].copy_from_slice(&u16::MAX.to_le_bytes());
+    let fs = open(image.clone()).unwrap();
+    assert_eq!(all_extents(&fs), expected);
+    let mut warnings = Vec::new();
+    fs.check(None, &mut |problem| {
+        warnings.push((problem.fatal, problem.error.to_string()))
+    })
+    .unwrap();
+    assert!(
+        matches!(&*warnings, [(false, text)] if text.contains("settings of the compressors")),
+        "{warnings:?}"
+    );
+    image[1152..1154].copy_from_slice(&1_u16.to_le_bytes());
+    assert!(matches!(open(image), Err(Error::Corrupt(_))));
+}
+
+fn all_extents(fs: &Erofs) -> Vec<Extent> {
+    let nodes = files(fs).into_iter();
+    nodes
+        .flat_map(|(_, node, _)| extents(fs, node).unwrap())
+        .collect()
+}
+
 /// Changes bytes of the images: a read must return the declared length or an error.
 #[test]
 fn no_byte_makes_a_read_panic() {

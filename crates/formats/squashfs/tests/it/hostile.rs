@@ -2,11 +2,14 @@
 
 use forerun_squashfs::FORMAT;
 use forerun_squashfs::fuzzing::{self, Parts};
+use forerun_squashfs::write::{Compress, Fragments, SquashfsOptions};
 use forerun_testkit::conformance::check_faults;
 use forerun_testkit::told;
+use forerun_testkit::trees::tree_of;
 use forerun_vfs::{Error, FileSystem, NodeId};
 
 use crate::common::*;
+use crate::writer_common::image;
 
 #[test]
 fn the_sample_is_laid_out_as_the_tests_assume() {
@@ -376,6 +379,49 @@ fn a_streamed_image_has_its_superblock_at_its_end() {
         open(b"HSQS".to_vec()),
         Err(Error::Corrupt(_) | Error::Io { .. })
     ));
+}
+
+/// Linux and unsquashfs read such a file.
+#[test]
+fn a_stored_block_longer_than_the_end_of_its_file_is_cut_and_reported() {
+    let bytes: Vec<u8> = (0..5000_u32).map(|n| n.to_le_bytes()[0]).collect();
+    let options = SquashfsOptions {
+        block_size: 4096,
+        fragments: Fragments::No,
+        compress: Compress {
+            inodes: false,
+            data: false,
+            ..Compress::default()
+        },
+        ..SquashfsOptions::default()
+    };
+    let image = image(&tree_of(&[("file", &bytes)]), &options).unwrap();
+    let words = [4096_u32 | 1 << 24, 904 | 1 << 24]
+        .map(u32::to_le_bytes)
+        .concat();
+    let at = image.windows(8).position(|window| window == words).unwrap();
+    for (stored, is_read) in [(904_u32, true), (905, true), (4097, false), (903, false)] {
+        let mut image = image.clone();
+        image[at + 4..at + 8].copy_from_slice(&(stored | 1 << 24).to_le_bytes());
+        let fs = open(image).unwrap();
+        let file = fs.lookup(fs.root(), b"file").unwrap().unwrap();
+        let mut ends = Vec::new();
+        let mapped = fs.map(file, 0..5000, &mut |extent| {
+            ends.push(extent.logical.end);
+            std::ops::ControlFlow::Continue(())
+        });
+        assert_eq!(mapped.is_ok(), is_read, "{stored}");
+        assert!(!is_read || ends == [4096, 5000], "{stored}: {ends:?}");
+        let mut warnings = Vec::new();
+        fs.check(Some(file), &mut |problem| {
+            assert!(!problem.fatal);
+            warnings.push(problem.error.to_string());
+        })
+        .unwrap();
+        let says = "block 1 of the file has 904 bytes, but takes 905 in the image";
+        let is_said = warnings.iter().any(|warning| warning.contains(says));
+        assert_eq!(is_said, stored == 905, "{stored}: {warnings:?}");
+    }
 }
 
 #[test]

@@ -128,7 +128,6 @@ fn headers_that_cannot_be() {
     with(&|one| one.algorithms = 0xD).fails(16, &ZmapCheck::Algorithm { id, set });
     for (advice, features, what) in [
         (2, 0x10, "a cluster of several blocks"),
-        (8, 2, "a compressed tail behind the index"),
         (0x20, 2, "a tail in the packed inode"),
         (1, 2, "encoded extents"),
     ] {

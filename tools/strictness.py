@@ -2,12 +2,14 @@
 """Compares how strict readers are: changes one field of a real image at a time, and has the kernel, the
 reference reader and forerun read all of it.
 
-    sudo tools/strictness.py PATH-OF-FORERUN [squashfs|erofs|exfat]
+    sudo tools/strictness.py PATH-OF-FORERUN [squashfs|erofs|packed|cramfs|romfs|exfat]...
 
 Prints the rows of docs/formats/strictness.md. Needs root and loop devices, mksquashfs and unsquashfs,
-mkfs.erofs and fsck.erofs. It mounts below a temporary directory and unmounts what it mounts. For exFAT
-it needs fsck.exfat, and the kernel that `cargo xtask guest-kernel` unpacks: the volumes are mounted in
-a virtual machine.
+mkfs.erofs and fsck.erofs; for compressed EROFS (packed) those of version 1.9. It mounts below a
+temporary directory and unmounts what it mounts. For cramfs it needs mkfs.cramfs and fsck.cramfs. For
+exFAT and romfs it needs fsck.exfat and genromfs, and the kernel that `cargo xtask guest-kernel`
+unpacks: the volumes are mounted in a virtual machine. No kernel at hand has cramfs, and no program
+but the kernel reads romfs.
 """
 
 import hashlib
@@ -17,6 +19,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 
 def run(*command, timeout=20):
@@ -76,6 +79,8 @@ class Readers:
         self.forerun, self.kind, self.work = forerun, kind, work
 
     def kernel(self, image):
+        if self.kind == "cramfs":
+            return self.reference(image)
         point = os.path.join(self.work, "mnt")
         os.makedirs(point, exist_ok=True)
         code, _ = run("mount", "-t", self.kind, "-o", "ro,loop", image, point)
@@ -102,11 +107,15 @@ class Readers:
     def reference(self, image):
         if self.kind == "squashfs":
             return self.extracted("unsquashfs", "-q", "-n", "-d", "OUT", image)
-        return self.extracted("fsck.erofs", "--extract=OUT", "--preserve-perms", "--force", image)
+        if self.kind == "cramfs":
+            return self.extracted("fsck.cramfs", "--extract=OUT", image)
+        # Without a path, fsck.erofs 1.9 takes the packed inode for the root; 1.5 does not know the option.
+        path = ["--path=/"] if "--path" in run("fsck.erofs", "--help")[1] else []
+        return self.extracted("fsck.erofs", "--extract=OUT", *path, "--preserve-perms", "--force", image)
 
     def own(self, image):
         return self.extracted(
-            self.forerun, "extract", "-q", "--privileged-xattrs", "--special-bits", "-C", "OUT", image
+            self.forerun, "extract", "-q", "--keep", "privileged-xattrs,special-bits", "-C", "OUT", image
         )
 
     def check(self, image):
@@ -208,6 +217,36 @@ def squashfs_cases(image):
     ]:
         for value in values:
             yield f"{name} = {value}", patched(image, start + at, form, value)
+    # A basic file: 16 bytes of header, then start of blocks, fragment, offset in it, length, words of blocks.
+    for at in files:
+        if struct.unpack_from("<H", image, at)[0] != 2:
+            continue
+        start, fragment, offset, length = struct.unpack_from("<IIII", image, at + 16)
+        label = "file" if fragment == 0xFFFFFFFF else "file with fragment"
+        words = length // 16384 + (fragment == 0xFFFFFFFF and length % 16384 > 0)
+        fields = [
+            ("start_block", 16, (0, 1, start + 1, 0xFFFFFFFF)),
+            ("fragment", 20, (0, 1, 5, 0xFFFFFFFE, 0xFFFFFFFF)),
+            ("offset", 24, (0, offset + 1, 16383, 16384, 0xFFFFFFFF)),
+            ("file_size", 28, (0, 1, length - 1, length + 1, length * 2, 0xFFFFFFFF)),
+        ]
+        for word in range(words):
+            (old,) = struct.unpack_from("<I", image, at + 32 + 4 * word)
+            values = 0, 1, old - 1, old + 1, old ^ 1 << 24, 1 << 24, 16384, 16385, 1 << 24 | 16384, 1 << 25 | old
+            fields.append((f"block {word}", 32 + 4 * word, values + (0xFFFFFFFF,)))
+        for name, place, values in fields:
+            for value in values:
+                yield f"{label} at {at:#x}: {name} = {value:#x}", patched(image, at + place, "I", value)
+    table = struct.unpack_from("<Q", image, 80)[0]
+    entry = struct.unpack_from("<Q", image, table)[0] + 2
+    (start, size) = struct.unpack_from("<QI", image, entry)
+    for name, at, form, values in [
+        ("start", 0, "Q", (0, 1, start + 1, 1 << 40, (1 << 64) - 1)),
+        ("size", 8, "I", (0, 1, size - 1, size + 1, size ^ 1 << 24, 16384, 16385, 1 << 25 | size, 0xFFFFFFFF)),
+        ("unused", 12, "I", (1, 0xFFFFFFFF)),
+    ]:
+        for value in values:
+            yield f"fragment entry: {name} = {value:#x}", patched(image, entry + at, form, value)
     if xattr != 0xFFFFFFFFFFFFFFFF:
         pairs, sets = struct.unpack_from("<Q", image, xattr)[0], struct.unpack_from("<Q", image, xattr + 16)[0]
         for name, at, form, values in [
@@ -266,6 +305,161 @@ def erofs_cases(image):
         yield f"entry name {name}", patched(image, names + 3, "B", value)
 
 
+# The images of compressed EROFS, by the options that make them.
+PACKED = ["-zlz4", "-zlz4hc -C65536 -Elegacy-compress", "-zlz4hc -Eztailpacking", "-zlzma -C65536 -Eall-fragments", "-zdeflate -C16384 -Efragments,dedupe"]
+
+
+def packed_cases(image):
+    """Fields of compressed EROFS: settings of codecs, headers of maps and their indexes."""
+    incompat = struct.unpack_from("<I", image, 1024 + 80)[0]
+    for bit in range(8):
+        yield f"feature_incompat ^ {1 << bit:#x}", patched(image, 1024 + 80, "I", incompat ^ 1 << bit)
+    for value in (0, 1, 2, 4, 15, 16, 0xFFFF):
+        yield f"available_compr_algs = {value:#x}", patched(image, 1024 + 84, "H", value)
+    if incompat & 2:
+        for at in range(0, 16, 2):
+            (old,) = struct.unpack_from("<H", image, 1152 + at)
+            for value in (0, 1, old + 1, 0xFFFF):
+                yield f"settings of the codec at {at} = {value:#x}", patched(image, 1152 + at, "H", value)
+    for name, inode in erofs_files(image):
+        form, count = struct.unpack_from("<HH", image, inode)
+        layout, size = form >> 1 & 7, 64 if form & 1 else 32
+        if layout not in (1, 3):
+            continue
+        head = (inode + size + (12 + 4 * (count - 1) if count else 0) + 7) & ~7
+        for field, at, kind, values in [
+            ("size", inode + 8, "I", None),
+            ("compressed blocks", inode + 16, "I", None),
+            ("idata_size", head + 2, "H", None),
+            ("fragmentoff", head, "I", None),
+            ("algorithmtype", head + 6, "B", (0, 1, 2, 3, 4, 0x10, 0x11, 0xFF)),
+            ("clusterbits", head + 7, "B", (0, 1, 7, 8, 0x10, 0x80, 0xFF)),
+        ]:
+            (old,) = struct.unpack_from("<" + kind, image, at)
+            for value in values or (0, 1, old + 1, old * 2, (1 << 8 * struct.calcsize(kind)) - 1):
+                yield f"{name}: {field} = {value:#x} (was {old:#x})", patched(image, at, kind, value)
+        (advise,) = struct.unpack_from("<H", image, head + 4)
+        for bit in range(8):
+            yield f"{name}: advise ^ {1 << bit:#x}", patched(image, head + 4, "H", advise ^ 1 << bit)
+        for at in range(8, 32, 2):
+            (old,) = struct.unpack_from("<H", image, head + at)
+            for value in (0, 1, old ^ 0x1000, old ^ 0x2000, old + 1, 0xFFFF):
+                yield f"{name}: index at {at} = {value:#x} (was {old:#x})", patched(image, head + at, "H", value)
+
+
+def erofs_files(image):
+    """Returns the names in the root of an EROFS image, and where their inodes are."""
+    nid, meta = struct.unpack_from("<H", image, 1024 + 14)[0], struct.unpack_from("<I", image, 1024 + 40)[0]
+    place = lambda nid: (meta << image[1024 + 12]) + nid * 32
+    root = place(nid)
+    count = struct.unpack_from("<H", image, root + 2)[0]
+    entries = root + (64 if image[root] & 1 else 32) + (12 + 4 * (count - 1) if count else 0)
+    total = struct.unpack_from("<H", image, entries + 8)[0] // 12
+    starts = [struct.unpack_from("<QHB", image, entries + 12 * n) for n in range(total)]
+    ends = [start[1] for start in starts[1:]] + [struct.unpack_from("<I", image, root + 8)[0]]
+    for (nid, start, kind), end in zip(starts, ends):
+        if kind == 1:
+            yield image[entries + start : entries + end].split(bytes(1))[0].decode(), place(nid)
+
+
+def cramfs_cases(image):
+    """Fields of the superblock, of the inodes, and of the pointers of blocks."""
+    edition = ("crc", 32), ("edition", 36), ("blocks", 40), ("files", 44)
+    for name, at in (("size", 4), ("flags", 8), ("future", 12)) + edition:
+        (old,) = struct.unpack_from("<I", image, at)
+        for value in (0, 1, old + 1, old * 2, old ^ 0x100, old ^ 2, 0xFFFFFFFF):
+            yield f"{name} = {value:#x} (was {old:#x})", patched(image, at, "I", value)
+    yield "signature", patched(image, 16, "B", 0)
+    root = 64
+    start, size = (struct.unpack_from("<I", image, root + 8)[0] >> 6) * 4, struct.unpack_from("<I", image, root + 4)[0] & 0xFFFFFF
+    inodes, at = [("root", root)], start
+    while at < start + size:
+        (word,) = struct.unpack_from("<I", image, at + 8)
+        length = (word & 63) * 4
+        inodes.append((image[at + 12 : at + 12 + length].rstrip(bytes(1)).decode(), at))
+        at += 12 + length
+    for name, at in inodes:
+        mode, uid, sizes, word = struct.unpack_from("<HHII", image, at)
+        for field, where, form, values in [
+            ("mode", 0, "H", (0, mode ^ 0x1000, mode & 0xFFF, 0o100644, 0o120777, 0o160000)),
+            ("uid", 2, "H", (0xFFFF,)),
+            ("size", 4, "I", (sizes & 0xFF000000, sizes + 1, sizes - 1 & 0xFFFFFFFF, sizes + 4096, sizes | 0xFFFFFF)),
+            ("name length", 8, "I", (word & ~63, word + 1, word - 1 & 0xFFFFFFFF, word | 63)),
+            ("offset", 8, "I", (word & 63, word + 64, word - 64 & 0xFFFFFFFF, word | ~63 & 0xFFFFFFFF)),
+        ]:
+            for value in values:
+                yield f"{name}: {field} = {value:#x}", patched(image, at + where, form, value)
+        if name != "root":
+            for byte in (ord("/"), 0, ord("z"), ord("b")):
+                yield f"{name}: first byte of the name = {byte:#x}", patched(image, at + 12, "B", byte)
+        if mode & 0o170000 == 0o100000:
+            table = (word >> 6) * 4
+            for n in range((sizes & 0xFFFFFF) // 4096 + 1):
+                (old,) = struct.unpack_from("<I", image, table + 4 * n)
+                for value in (0, 1, old - 1, old + 1, old | 1 << 30, old | 1 << 31, len(image), 0xFFFFFFFF):
+                    yield f"{name}: block {n} = {value:#x} (was {old:#x})", patched(image, table + 4 * n, "I", value)
+
+
+def romfs_cases(image):
+    """Fields of the superblock and of the headers."""
+    name_end = lambda at: (image.index(0, at) // 16 + 1) * 16
+    for field, at in (("full_size", 8), ("checksum", 12)):
+        (old,) = struct.unpack_from(">I", image, at)
+        for value in (0, 1, 511, old + 1, old - 1, old * 2, 0xFFFFFFFF):
+            yield f"{field} = {value:#x} (was {old:#x})", romfs_patched(image, at, value, field == "checksum")
+    yield "volume name without end", image[:16] + b"x" * (len(image) - 16)
+    todo, headers = [name_end(16)], []
+    while todo:
+        at = todo.pop()
+        if at in headers or at == 0:
+            continue
+        headers.append(at)
+        next, info = struct.unpack_from(">II", image, at)
+        todo += [next & ~15] + [info] * (next & 7 == 1)
+    for at in headers:
+        next, info, size, total = struct.unpack_from(">IIII", image, at)
+        name = image[at + 16 : image.index(0, at + 16)].decode()
+        for field, where, values in [
+            ("kind", 0, [next & ~7 | kind for kind in range(8) if kind != next & 7] + [next ^ 8]),
+            ("next", 0, (next & 15, at | next & 15, next & 15 | 16, next & 15 | len(image), next | ~15 & 0xFFFFFFFF)),
+            ("info", 4, (0, 1, 16, at, info + 16, len(image), 0xFFFFFFFF)),
+            ("size", 8, (0, 1, size + 1, len(image), 0xFFFFFFFF)),
+            ("checksum", 12, (0, total + 1)),
+        ]:
+            for value in values:
+                changed = romfs_patched(image, at + where, value, field == "checksum", at)
+                # Linux does not come back from a hard link that leads to itself.
+                if all(romfs_link_ends(changed, header) for header in headers):
+                    yield f"{name} at {at:#x}: {field} = {value:#x}", changed
+        for byte in (0, ord("/"), ord("z")):
+            changed = bytearray(image)
+            changed[at + 16] = byte
+            yield f"{name} at {at:#x}: first byte of the name = {byte:#x}", romfs_sealed(changed, at)
+
+
+def romfs_link_ends(image, at):
+    for _ in range(100):
+        if at + 16 > len(image) or image[at + 3] & 7 != 0:
+            return True
+        at = struct.unpack_from(">I", image, at + 4)[0] & ~15
+    return False
+
+
+def romfs_patched(image, at, value, is_sum, header=0):
+    out = bytearray(image)
+    struct.pack_into(">I", out, at, value & 0xFFFFFFFF)
+    return bytes(out) if is_sum else romfs_sealed(out, header)
+
+
+def romfs_sealed(out, header):
+    """Makes the checksums of a header and of the superblock right again."""
+    for at, end in ((header, (bytes(out).find(0, header + 16) // 16 + 1) * 16), (0, min(512, len(out)))):
+        struct.pack_into(">I", out, at + 12, 0)
+        total = sum(struct.unpack_from(f">{(end - at) // 4}I", out, at)) if end > at else 0
+        struct.pack_into(">I", out, at + 12, -total & 0xFFFFFFFF)
+    return bytes(out)
+
+
 def main():
     forerun = os.path.abspath(sys.argv[1])
     kinds = sys.argv[2:] or ["squashfs", "erofs"]
@@ -277,45 +471,63 @@ def main():
         for kind in kinds:
             if kind == "exfat":
                 compare_exfat(forerun, work)
+            elif kind == "romfs":
+                compare_romfs(forerun, work)
+            elif kind == "packed":
+                for options in PACKED:
+                    compare(forerun, "erofs", work, top, sound, options.split())
             else:
                 compare(forerun, kind, work, top, sound)
 
 
-def compare(forerun, kind, work, top, sound):
+def compare(forerun, kind, work, top, sound, options=()):
     is_squashfs = kind == "squashfs"
     path = os.path.join(work, "image")
     if is_squashfs:
         code, said = run("mksquashfs", top, path, "-noappend", "-quiet", "-no-progress", "-noI", "-noX", "-b", "16384")
+    elif kind == "cramfs":
+        code, said = run("mkfs.cramfs", top, path)
     else:
-        code, said = run("mkfs.erofs", "-x1", path, top)
+        code, said = run("mkfs.erofs", "-x1", *options, path, top)
     if code != 0:
         sys.exit(said)
     with open(path, "rb") as file:
         image = file.read()
     cases = []
-    for name, at, form in superblock_fields(is_squashfs):
+    for name, at, form in superblock_fields(is_squashfs) if kind != "cramfs" and not options else ():
         limit = (1 << 8 * struct.calcsize("<" + form)) - 1
         (old,) = struct.unpack_from("<" + form, image, at)
         for value in sorted({0, 1, old + 1, len(image), limit} - {old}):
             if value <= limit:
                 cases.append((f"{name} = {value:#x}", patched(image, at, form, value), name))
-    own = squashfs_cases(image) if is_squashfs else erofs_cases(image)
+    if is_squashfs:
+        own = squashfs_cases(image)
+    elif kind == "cramfs":
+        own = cramfs_cases(image)
+    else:
+        own = packed_cases(image) if options else erofs_cases(image)
     cases += [(name, changed, "") for name, changed in own]
     readers = Readers(forerun, kind, work)
-    print(f"## {kind}\n\n| field | kernel | reference | forerun | check |\n|---|---|---|---|---|", flush=True)
+    print(f"## {' '.join([kind, *options])}\n\n| field | kernel | reference | forerun | check |\n|---|---|---|---|---|", flush=True)
     for name, changed, field in [("as it is", image, "")] + cases:
-        if not is_squashfs and field != "checksum":
+        if kind == "erofs" and field != "checksum":
             changed = with_checksum(changed)
+        if kind == "cramfs" and not name.startswith("crc"):
+            changed = bytearray(changed)
+            struct.pack_into("<I", changed, 32, 0)
+            struct.pack_into("<I", changed, 32, zlib.crc32(changed))
+            changed = bytes(changed)
         if changed == image and name != "as it is":
             continue
         with open(path, "wb") as file:
             file.write(changed)
-        # fsck.erofs extracts no xattrs before 1.9.
+        # fsck.erofs extracts no xattrs before 1.9, and cramfs has none.
         parts = 3 if is_squashfs else 2
+        own_parts = 2 if kind == "cramfs" else 3
         results = [
-            verdict(readers.kernel(path), sound),
+            verdict(readers.kernel(path), sound, own_parts),
             verdict(readers.reference(path), sound, parts),
-            verdict(readers.own(path), sound),
+            verdict(readers.own(path), sound, own_parts),
         ]
         mark = stricter(results)
         print(f"| {name}{mark} | {' | '.join(results)} | {readers.check(path)} |", flush=True)
@@ -327,14 +539,17 @@ n=0
 while [ $n -lt COUNT ]; do
   losetup -o $((n * LENGTH)) /dev/loop0 /dev/vda
   echo "CASE $n"
-  if mount -t exfat -o ro,iocharset=utf8 /dev/loop0 /mnt 2> /dev/null; then
+  if mount -t KIND -o OPTIONS /dev/loop0 /mnt 2> /dev/null; then
     echo MOUNTED
-    (cd /mnt && find . ! -name . 2> /tmp/errors | while read -r name; do
-      if [ -d "$name" ]; then echo "ENTRY $name dir"
+    timeout 5 find /mnt ! -path /mnt 2> /tmp/errors | while read -r name; do
+      if [ -h "$name" ]; then echo "ENTRY $name other"
+      elif [ -d "$name" ]; then echo "ENTRY $name dir"
+      elif [ ! -f "$name" ]; then echo "ENTRY $name other"
       elif sum=$(md5sum "$name" 2> /dev/null); then echo "ENTRY $name ${sum%% *}"
       else echo "FAILED $name"
       fi
-    done; [ -s /tmp/errors ] && echo "FAILED listing")
+    done
+    [ -s /tmp/errors ] && echo "FAILED listing"
     umount /mnt
   fi
   losetup -d /dev/loop0
@@ -523,7 +738,7 @@ class Exfat:
 
 def compare_exfat(forerun, work):
     """Prints the rows of exFAT: Linux in a guest, fsck.exfat, forerun."""
-    top, path, disk = (os.path.join(work, name) for name in ("exfat", "image", "disk"))
+    top, path = (os.path.join(work, name) for name in ("exfat", "image"))
     os.makedirs(os.path.join(top, "dir"))
     for name in ["a", "dir/b", "dir/c", "z"]:
         with open(os.path.join(top, name), "wb") as file:
@@ -539,39 +754,69 @@ def compare_exfat(forerun, work):
     cases = [("as it is", volume.image)]
     for made in (volume.boot_cases(), volume.system_cases(), volume.set_cases()):
         cases += [(name, image) for name, image in made if image != volume.image]
+
+    def reference(path):
+        return "clean" if run("fsck.exfat", "-n", path)[0] == 0 else "damaged"
+
+    compare_in_guest(forerun, work, "exfat", "ro,iocharset=utf8", cases, reference)
+
+
+def compare_romfs(forerun, work):
+    """Prints the rows of romfs: Linux in a guest, and forerun."""
+    top, path = (os.path.join(work, name) for name in ("romfs", "image"))
+    os.makedirs(os.path.join(top, "dir"))
+    for name in ["a", "dir/b", "dir/c", "z"]:
+        with open(os.path.join(top, name), "wb") as file:
+            file.write(name.encode() * 3000)
+    os.link(os.path.join(top, "a"), os.path.join(top, "linked"))
+    code, said = run("genromfs", "-d", top, "-f", path, "-V", "name")
+    if code != 0:
+        sys.exit(said)
+    with open(path, "rb") as file:
+        image = file.read()
+    cases = [("as it is", image)] + [(name, changed) for name, changed in romfs_cases(image) if changed != image]
+    compare_in_guest(forerun, work, "romfs", "ro", cases, lambda _: "")
+
+
+def compare_in_guest(forerun, work, kind, options, cases, reference):
+    """Prints a row for each case: Linux in a guest, the reference, forerun."""
+    disk, path = os.path.join(work, "disk"), os.path.join(work, "image")
     with open(disk, "wb") as file:
         for _, image in cases:
             file.write(image)
     script = os.path.join(work, "script")
     with open(script, "w") as file:
-        file.write(GUEST.replace("COUNT", str(len(cases))).replace("LENGTH", str(len(volume.image))))
+        length = str(len(cases[0][1]))
+        file.write(GUEST.replace("COUNT", str(len(cases))).replace("LENGTH", length).replace("KIND", kind).replace("OPTIONS", options))
     runner = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest-run.sh")
     code, said = run(
-        runner, "--mod", "loop", "--mod", "exfat", "--mod", "nls_utf8", "--timeout", "600", disk, script, timeout=900
+        runner, "--mod", "loop", "--mod", kind, "--mod", "nls_utf8", "--timeout", "600", disk, script, timeout=900
     )
     if code != 0:
         sys.exit(said)
     kernel = guest_trees(said)
     sound = kernel[0][0]
-    readers = Readers(forerun, "exfat", work)
-    print("## exfat\n\n| field | Linux | fsck.exfat | forerun | check |\n|---|---|---|---|---|", flush=True)
+    readers = Readers(forerun, kind, work)
+    print(f"## {kind}\n\n| field | Linux | reference | forerun | check |\n|---|---|---|---|---|", flush=True)
     for number, (name, image) in enumerate(cases):
         with open(path, "wb") as file:
             file.write(image)
         own = readers.extracted(forerun, "extract", "-q", "-C", "OUT", path)
         if own is not None:
-            entries = {key: "dir" if value[0].startswith("0o4") else md5(os.path.join(work, "out", key)) for key, value in own[0].items() if key != "."}
+            entries = {key: kind_or_sum(os.path.join(work, "out", key)) for key in own[0] if key != "."}
             own = entries, own[1]
         elif run(forerun, "info", path)[0] == 0:
             own = {}, 0
         results = [verdict(kernel.get(number), sound), verdict(own, sound)]
-        code, _ = run("fsck.exfat", "-n", path)
         mark = stricter([results[0], *results])
-        checked = "clean" if code == 0 else "damaged"
-        print(f"| {name}{mark} | {results[0]} | {checked} | {results[1]} | {readers.check(path)} |", flush=True)
+        print(f"| {name}{mark} | {results[0]} | {reference(path)} | {results[1]} | {readers.check(path)} |", flush=True)
 
 
-def md5(path):
+def kind_or_sum(path):
+    if os.path.islink(path) or not os.path.exists(path):
+        return "other"
+    if not os.path.isfile(path):
+        return "dir" if os.path.isdir(path) else "other"
     with open(path, "rb") as file:
         return hashlib.md5(file.read()).hexdigest()
 
@@ -587,7 +832,7 @@ def guest_trees(said):
             trees[number] = ({}, 0)
         elif word == "ENTRY":
             name, _, sum = rest.rpartition(" ")
-            trees[number][0][name.removeprefix("./")] = sum
+            trees[number][0][name.removeprefix("/mnt/")] = sum
         elif word == "FAILED":
             entries, errors = trees[number]
             trees[number] = (entries, errors + 1)

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use forerun_io::Unpoisoned;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -24,7 +24,7 @@ use super::plan::Dir;
 pub enum State {
     Made,
     Found,
-    /// Could not be created, so its entries cannot be created either.
+    /// Not created, so its entries cannot be created either.
     Failed,
 }
 
@@ -63,7 +63,8 @@ impl Directories {
         let root = rustix::fs::openat(CWD, target, flags, Mode::empty())?;
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(1024);
         let most = forerun_io::usize_from(descriptors / 4).clamp(1, MOST_OPEN);
-        let state = if was_there { State::Found } else { State::Made };
+        let mut states = vec![State::Failed; dirs.len()];
+        states[0] = if was_there { State::Found } else { State::Made };
         Ok(Self {
             force: options.force,
             opens: options.force || options.skip_existing,
@@ -71,7 +72,7 @@ impl Directories {
                 .iter()
                 .map(|dir| (dir.parent, dir.name.to_vec()))
                 .collect(),
-            states: vec![state],
+            states,
             root: Arc::new(root),
             open: Mutex::new(Open {
                 most,
@@ -85,17 +86,20 @@ impl Directories {
         &self.root
     }
 
-    /// Creates the plan's next directory, or accepts an existing one.
-    pub fn make(&mut self, mode: Mode) -> io::Result<State> {
-        let index = self.states.len();
-        let made = self.make_one(index, mode);
-        self.states
-            .push(made.as_ref().map_or(State::Failed, |state| *state));
-        made
+    /// Creates a directory of the plan, or accepts an existing one. Its parent comes first.
+    pub fn make(&mut self, index: usize, mode: Mode) -> io::Result<()> {
+        self.states[index] = self.make_one(index, mode)?;
+        Ok(())
     }
 
     pub fn state(&self, index: usize) -> State {
-        self.states.get(index).copied().unwrap_or(State::Failed)
+        self.states[index]
+    }
+
+    /// Makes ext4 spread new subdirectories of a directory until the guard is dropped. Returns
+    /// `None` if the filesystem cannot do that.
+    pub fn spread(&self, index: usize) -> Option<Spread> {
+        Spread::set(self.get(index).ok()?)
     }
 
     /// Opens the directory, and its parents if needed.
@@ -115,7 +119,7 @@ impl Directories {
                 break Arc::clone(dir);
             }
             closed.push(at);
-            at = self.parents.get(at).map_or(0, |(parent, _)| *parent);
+            at = self.parents[at].0;
         };
         for at in closed.into_iter().rev() {
             let name = self.name(at);
@@ -143,11 +147,8 @@ impl Directories {
     }
 
     fn make_one(&self, index: usize, mode: Mode) -> io::Result<State> {
-        let (parent, name) = match self.parents.get(index) {
-            Some((parent, name)) => (*parent, name.as_slice()),
-            None => return Err(io::ErrorKind::NotFound.into()),
-        };
-        let dir = self.get(parent)?;
+        let (parent, name) = &self.parents[index];
+        let dir = self.get(*parent)?;
         let state = match rustix::fs::mkdirat(&*dir, name, mode) {
             Ok(()) => State::Made,
             Err(Errno::EXIST) => State::Found,
@@ -174,9 +175,7 @@ impl Directories {
     }
 
     pub fn name(&self, index: usize) -> &[u8] {
-        self.parents
-            .get(index)
-            .map_or(&b""[..], |(_, name)| name.as_slice())
+        &self.parents[index].1
     }
 
     fn keep(&self, index: usize, dir: &Arc<OwnedFd>) {
@@ -193,6 +192,34 @@ impl Directories {
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unpoisoned()
+    }
+}
+
+/// Guard: ext4 places the subdirectories of this directory in block groups far apart, as it does in
+/// the root of the filesystem.
+///
+/// Without that, a tree goes to few adjacent groups, the same ones for each extraction. ext4
+/// without a journal does not reuse an inode within a minute of its deletion. Each new inode then
+/// costs a search past all inodes that were deleted in its group.
+pub struct Spread(Arc<OwnedFd>);
+
+impl Spread {
+    fn set(dir: Arc<OwnedFd>) -> Option<Self> {
+        let flags = ioctl_getflags(&*dir).ok()?;
+        // A flag that was set before is kept.
+        if flags.contains(IFlags::TOPDIR) {
+            return None;
+        }
+        ioctl_setflags(&*dir, flags | IFlags::TOPDIR).ok()?;
+        Some(Self(dir))
+    }
+}
+
+impl Drop for Spread {
+    fn drop(&mut self) {
+        if let Ok(flags) = ioctl_getflags(&*self.0) {
+            let _it_only_guides_the_allocation = ioctl_setflags(&*self.0, flags - IFlags::TOPDIR);
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Extracts files to disk: in parallel, in image order, and never outside the target.
 //!
-//! Directories, links and special files are created first, in walk order. Then several threads
-//! write regular files in physical order, in runs of one directory. Hard links follow. Modes and
-//! times of directories are set last, deepest first, so that read-only directories can be filled.
+//! Directories are created first, those of one parent together, then links and special files. Then
+//! several threads write regular files in physical order, in runs of one directory. Hard links
+//! follow. Modes and times of directories are set last, deepest first, so that read-only directories
+//! can be filled.
 //!
 //! Creating many small files is the main cost, so an ordinary file takes four calls: open, write,
 //! set the time, close.
@@ -40,8 +41,11 @@ use collisions::Collision;
 use directories::{Directories, State};
 use disk_ahead::DiskAhead;
 use links::Made;
-use plan::{Item, Plan};
+use plan::{Dir, Item, Plan};
 pub use report::{ExtractReport, Failure, Loss, Shortfall};
+
+/// Number of names below a directory up to which its subdirectories are placed near it.
+const TOGETHER: usize = 128;
 
 #[derive(Clone, Debug, Default)]
 pub struct ExtractOptions {
@@ -251,33 +255,44 @@ impl ExtractJob<'_> {
     }
 
     fn make_directories(&mut self, plan: &Plan<'_>, report: &mut ExtractReport) {
-        for dir in plan.dirs.iter().skip(1) {
-            if self.is_stopped() {
-                return;
-            }
-            // Others must not write here until the end. If the owner changes at the end, they must
-            // not read here either.
-            let bits = dir
-                .entry
-                .map_or(0o755, |entry| entry.metadata.mode & 0o755 | 0o700);
-            let bits = if self.set_owners { 0o700 } else { bits };
-            let path = dir.entry.map_or(dir.name, |entry| entry.name()).to_vec();
-            match self.directories.make(mode(bits)) {
-                Ok(_) => report.directories += 1,
-                Err(source) => {
-                    let action = "make the directory";
-                    self.fail(
-                        report,
-                        ExportError::Entry {
-                            path,
-                            action,
-                            source,
-                        },
-                    );
+        let sizes = plan.sizes();
+        let order = plan.by_parent();
+        let parent = |index: usize| plan.dirs[index].parent;
+        for siblings in order.chunk_by(|&a, &b| parent(a) == parent(b)) {
+            let above = parent(siblings[0]);
+            let _spread = (sizes[above] > TOGETHER).then(|| self.directories.spread(above));
+            for &index in siblings {
+                if self.is_stopped() {
+                    return;
                 }
+                self.make_directory(index, &plan.dirs[index], report);
             }
-            self.progress.advance(0, 1);
         }
+    }
+
+    fn make_directory(&mut self, index: usize, dir: &Dir<'_>, report: &mut ExtractReport) {
+        // Others must not write here until the end. If the owner changes at the end, they must
+        // not read here either.
+        let bits = dir
+            .entry
+            .map_or(0o755, |entry| entry.metadata.mode & 0o755 | 0o700);
+        let bits = if self.set_owners { 0o700 } else { bits };
+        let path = dir.entry.map_or(dir.name, |entry| entry.name()).to_vec();
+        match self.directories.make(index, mode(bits)) {
+            Ok(()) => report.directories += 1,
+            Err(source) => {
+                let action = "make the directory";
+                self.fail(
+                    report,
+                    ExportError::Entry {
+                        path,
+                        action,
+                        source,
+                    },
+                );
+            }
+        }
+        self.progress.advance(0, 1);
     }
 
     fn other(&self, item: &Item<'_>, report: &mut ExtractReport) {

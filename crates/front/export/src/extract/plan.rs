@@ -95,6 +95,27 @@ impl<'s> Plan<'s> {
         dirs.chain(items.map(|item| (item.dir, item.name, Some(item.entry))))
     }
 
+    /// Returns the number of names below each directory, at any depth.
+    pub fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.dirs.len()];
+        for (dir, _, _) in self.names() {
+            sizes[dir] += 1;
+        }
+        for (index, dir) in self.dirs.iter().enumerate().skip(1).rev() {
+            sizes[dir.parent] += sizes[index];
+        }
+        sizes
+    }
+
+    /// Returns the indices of all directories but the target, grouped by their parents, which come
+    /// first.
+    pub fn by_parent(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (1..self.dirs.len()).collect();
+        // A parent has a smaller index than its subdirectories, so its own group comes first.
+        order.sort_by_key(|&index| self.dirs[index].parent);
+        order
+    }
+
     /// Returns the index of a directory; adds it and its parents if needed.
     fn dir(&mut self, index: &mut HashMap<&'s [u8], usize>, path: &'s [u8]) -> usize {
         if let Some(&at) = index.get(path) {

@@ -9,3 +9,4 @@ mod common;
 mod comparing;
 mod extracting;
 mod resuming;
+mod spreading;

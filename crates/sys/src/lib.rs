@@ -24,7 +24,9 @@ mod terminal_input;
 pub mod threads;
 pub mod verity;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 pub use mount_attributes::set_mount_attributes;
 pub use terminal_input::refuse_terminal_input;
@@ -35,4 +37,12 @@ fn checked(returned: libc::c_int) -> io::Result<libc::c_int> {
         ..0 => Err(io::Error::last_os_error()),
         returned => Ok(returned),
     }
+}
+
+/// Reads a file of the kernel, which does not have its length. [`std::fs::read`] would ask for the
+/// length and then begin with 32 bytes.
+fn read_kernel_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

@@ -9,6 +9,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::read_kernel_file;
+
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -52,8 +54,8 @@ impl MountEntry {
 /// # Errors
 /// If `/proc/self/mountinfo` cannot be read.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    let table = std::fs::read("/proc/thread-self/mountinfo");
-    let table = table.or_else(|_| std::fs::read("/proc/self/mountinfo"));
+    let table = read_kernel_file("/proc/thread-self/mountinfo");
+    let table = table.or_else(|_| read_kernel_file("/proc/self/mountinfo"));
     Ok(parse_mounts(&table?))
 }
 

@@ -12,8 +12,9 @@
 
 use std::cell::Cell;
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, available_parallelism};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -73,12 +74,14 @@ pub fn unpin() -> io::Result<()> {
     }
 }
 
-/// Returns the number of CPUs that threads started by this one may use. A pin does not count.
+/// Returns the number of CPUs that threads started by this one may use. A pin does not count, nor
+/// do changes of the process's control groups after the first call.
 #[must_use]
 pub fn parallelism() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
     match PIN.get() {
         Some(pin) => usize::try_from(pin.otherwise.count()).unwrap_or(1),
-        None => std::thread::available_parallelism().map_or(1, usize::from),
+        None => *COUNT.get_or_init(|| available_parallelism().map_or(1, usize::from)),
     }
 }
 

@@ -64,6 +64,7 @@ mod scanning;
 mod sharing;
 mod sif;
 mod snapshotter;
+mod starting;
 mod status;
 mod supervisor;
 mod tls;

@@ -15,6 +15,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use crate::mount_table::{MountEntry, mounts};
+use crate::read_kernel_file;
 
 /// Most directories searched for the group of this process.
 const LOOKED_INTO: usize = 4096;
@@ -32,7 +33,7 @@ enum Version {
 
 /// Returns the lowest limit of the groups that this process is in, or `None` without a limit.
 pub fn limit_of_process() -> Option<Limit> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let groups = read(Path::new("/proc/self/cgroup"))?;
     let mounts = mounts().ok()?;
     limit_of(&groups, &mounts, std::process::id())
 }
@@ -83,7 +84,7 @@ fn directory(mount: &MountEntry, group: &Path, pid: u32) -> PathBuf {
 /// Searches for the group of a process below a directory.
 fn look_for(dir: &Path, pid: u32, left: &mut usize) -> Option<PathBuf> {
     *left = left.checked_sub(1)?;
-    let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let members = read(&dir.join("cgroup.procs")).unwrap_or_default();
     if members.lines().any(|member| member.parse() == Ok(pid)) {
         return Some(dir.to_path_buf());
     }
@@ -137,7 +138,7 @@ fn hierarchical(dir: &Path) -> Option<Limit> {
 }
 
 fn read(file: &Path) -> Option<String> {
-    let mut text = fs::read_to_string(file).ok()?;
+    let mut text = String::from_utf8(read_kernel_file(file).ok()?).ok()?;
     text.truncate(text.trim_end().len());
     Some(text)
 }

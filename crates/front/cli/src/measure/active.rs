@@ -75,14 +75,15 @@ impl Home {
     }
 }
 
+/// Returns the directory in which temporary directories are created.
+pub fn home() -> PathBuf {
+    HOME.get().cloned().unwrap_or_else(std::env::temp_dir)
+}
+
 /// Creates a temporary directory, which is removed when dropped.
 pub fn temp_dir() -> anyhow::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix("forerun-bench-");
-    let made = match HOME.get() {
-        Some(home) => builder.tempdir_in(home),
-        None => builder.tempdir(),
-    };
+    let made = builder.prefix("forerun-bench-").tempdir_in(home());
     made.context("a temporary directory")
 }
 

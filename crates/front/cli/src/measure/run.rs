@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, MemfdFlags, fadvise, memfd_create};
 
-use super::active::{spawn, temp_dir};
+use super::active::{self, spawn, temp_dir};
 use super::process;
 
 /// The counters that forerun prints with `--stats`, by name.
@@ -35,22 +35,23 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     Ok((start.elapsed().as_secs_f64(), done))
 }
 
-/// Drops the image from the page cache and, as root, empties all caches.
-pub fn drop_caches(image: &Path) -> Result<()> {
-    let file = File::open(image).with_context(|| image.display().to_string())?;
-    if drops_all() {
-        // Not every user can sync a mounted device, so this syncs everything.
-        rustix::fs::sync();
-        fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
-    } else {
-        file.sync_all()?;
+/// Drops an image from the page cache, or all files below a directory. What was written before, such
+/// as an extracted tree, is written to disk first. The rest of the machine keeps its caches.
+pub fn drop_caches(path: &Path) -> Result<()> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    if file.metadata()?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() || kind.is_file() {
+                drop_caches(&entry.path())?;
+            }
+        }
+        return Ok(());
     }
+    file.sync_all()?;
+    rustix::fs::syncfs(File::open(active::home())?)?;
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
-}
-
-/// Returns whether all caches are emptied, not only the image's pages.
-pub fn drops_all() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// Lists a tree with everything that `ls -l` shows. `ls` writes to memory, because a reader of a

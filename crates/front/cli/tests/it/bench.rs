@@ -151,7 +151,7 @@ fn three_rounds_give_a_table_with_verdicts() {
     let text = shown.text();
     for expected in [
         "largest file, for cat and random: /big, 2.9 MiB",
-        "3 rounds; all caches are dropped before each cold run",
+        "3 rounds; the pages of the image are dropped before each cold run",
         "All contenders read the same data.",
         "noise: load",
     ] {

@@ -113,8 +113,13 @@ impl Runner {
         Mount::forerun(&self.program, &self.image, &options)
     }
 
+    fn drop_caches(&self) -> Result<()> {
+        self.objects.as_deref().map_or(Ok(()), drop_caches)?;
+        drop_caches(&self.image)
+    }
+
     fn start(&self, by: Contender) -> Result<Run> {
-        drop_caches(&self.image)?;
+        self.drop_caches()?;
         self.load_driver(by);
         let (seconds, (mount, names)) = timed(|| {
             let mount = self.mount(by)?;
@@ -130,7 +135,7 @@ impl Runner {
         if work == BenchWork::CatCached {
             self.at_mount(Work::Cat, &path)?;
         } else {
-            drop_caches(&self.image)?;
+            self.drop_caches()?;
         }
         // Loading the programs into memory is not measured.
         load(&self.program, &["--version"]);
@@ -219,7 +224,7 @@ impl Runner {
                 command
             }
         };
-        drop_caches(&self.image)?;
+        self.drop_caches()?;
         self.load_driver(by);
         let mut run = watched(&mut command)?;
         let tree = Below(out);
@@ -241,7 +246,7 @@ impl Runner {
                 return Err(Error::msg("needs a mount"));
             }
         };
-        drop_caches(&self.image)?;
+        self.drop_caches()?;
         load(&self.program, &["--version"]);
         let mut run = watched(&mut command)?;
         if matches!(work, BenchWork::Start | BenchWork::Ls) {

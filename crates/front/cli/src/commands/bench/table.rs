@@ -6,7 +6,6 @@ use super::plan::BenchWork;
 use super::report::{BenchReport, MeasuredSeries, verdict_text};
 use crate::escape::{escape, printable};
 use crate::measure::machine::{Machine, filesystem_of};
-use crate::measure::run::drops_all;
 use crate::size;
 
 impl BenchReport<'_> {
@@ -144,14 +143,9 @@ impl BenchReport<'_> {
     }
 
     fn footer(&self) -> Vec<String> {
-        let caches = if drops_all() {
-            "all caches are dropped before each cold run"
-        } else {
-            "only the pages of the image are dropped before each cold run, because bench does not run as root"
-        };
         let mut lines = vec![
             format!(
-                "{} rounds; {caches}. spread: between the quartiles, as a share of the median. ratio: the time of \
+                "{} rounds; the pages of the image are dropped before each cold run. spread: between the quartiles, as a share of the median. ratio: the time of \
                  forerun as a share of the other's.",
                 self.rounds
             ),

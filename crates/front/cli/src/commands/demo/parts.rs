@@ -254,7 +254,9 @@ fn composefs(kit: &Kit) -> Result<Part> {
     // Other programs would find the metadata without the objects, which do not exist, and would
     // list 256 more whiteouts.
     let mut runner = Runner::of_file(&kit.dir, &image, "erofs", FILE, 0).map_err(failed)?;
-    runner.objects = Some(kit.dir.clone());
+    let objects = kit.dir.join("objects");
+    std::fs::create_dir(&objects).map_err(|error| failed(error.into()))?;
+    runner.objects = Some(objects);
     compare(kit, &mut part, &runner, BenchWork::Ls)?;
     Ok(part)
 }

@@ -4,7 +4,8 @@
 //! every file need that: otherwise each file costs a request. For programs that only want names,
 //! the inodes are most of the work. In the first directory that a thread lists, a few files are
 //! listed without attributes. If the thread lists another directory without having looked up one of
-//! them, it gets names until it looks up a file.
+//! them, it gets names until it looks up a file: of long directories, behind their first files. In
+//! short ones the requests cost more than the inodes.
 //!
 //! The kernel keeps listings, also those of names. A later program that looks at every file would
 //! then send a request for each. So once a thread looks up many files in directories that other
@@ -16,7 +17,9 @@ use std::sync::Mutex;
 
 use forerun_io::Unpoisoned;
 
-use crate::tuning::{LISTED_PROBES, LISTED_STRANGERS, LISTERS, LONG_LISTING, NAMES_ONLY};
+use crate::tuning::{
+    LISTED_PROBES, LISTED_STRANGERS, LISTERS, LONG_LISTING, NAMES_ONLY, SHORT_LISTING,
+};
 
 /// Which entries of a listing get attributes. Directories always do, because they are opened next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +75,16 @@ impl Listers {
             return Attributes::All;
         };
         lister.begin(dir);
-        if lister.attributes == Attributes::None && state.names_only.len() < NAMES_ONLY {
+        if lister.attributes != Attributes::None {
+            return lister.attributes;
+        }
+        if lister.files < SHORT_LISTING {
+            return Attributes::All;
+        }
+        if state.names_only.len() < NAMES_ONLY {
             state.names_only.insert(dir);
         }
-        lister.attributes
+        Attributes::None
     }
 
     /// Records how many files were listed for a thread, and how many of them without attributes.
@@ -150,14 +159,24 @@ impl Attributes {
 mod tests {
     use super::*;
 
-    /// Lists a directory of ten files.
+    /// Lists a directory in two answers, and returns what the second one contains.
     fn list(listers: &Listers, thread: u32, dir: u64) -> Attributes {
         let attributes = listers.on_listing(thread, dir);
-        let without = (0..10).fold(0, |without, _| {
+        let without = (0..SHORT_LISTING).fold(0, |without, _| {
             without + usize::from(!attributes.has_file(without))
         });
-        listers.listed(thread, 10, without);
-        attributes
+        listers.listed(thread, SHORT_LISTING, without);
+        listers.on_listing(thread, dir)
+    }
+
+    #[test]
+    fn short_directories_have_attributes() {
+        let listers = Listers::default();
+        list(&listers, 7, 1);
+        assert_eq!(listers.on_listing(7, 2), Attributes::All);
+        assert_eq!(listers.on_listing(7, 3), Attributes::All);
+        listers.listed(7, SHORT_LISTING, 0);
+        assert_eq!(listers.on_listing(7, 3), Attributes::None);
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub const ASKED_FILES: usize = 16;
 pub const LISTERS: usize = 64;
 /// Number of files without attributes in each answer about the first directory that a thread lists.
 pub const LISTED_PROBES: usize = 4;
+/// Number of files of each directory that always have attributes. In a tree of 6,000 directories
+/// with 7 files each, find takes as long with attributes as without.
+pub const SHORT_LISTING: u64 = 128;
 /// Number of files of one directory after which a thread that has looked up none gets names only.
 /// find and du list at most 100,000 files before they look at them.
 pub const LONG_LISTING: u64 = 1 << 17;

@@ -123,8 +123,8 @@ fn a_thread_that_wants_names_gets_names() {
         return;
     }
     let mut builder = MemFsBuilder::new();
-    for n in 0..1000 {
-        let path = format!("dir-{:02}/file-{n:04}", n % 20);
+    for n in 0..3000 {
+        let path = format!("dir-{}/file-{n:04}", n % 3);
         builder.file(&path, [Piece::Stored(vec![0; n])]);
     }
     let image = builder.build();
@@ -140,7 +140,7 @@ fn a_thread_that_wants_names_gets_names() {
             entries.map(|entry| entry.unwrap()).collect()
         };
         let numbers: HashSet<u64> = dirs.iter().flat_map(list).map(|it| it.ino()).collect();
-        assert_eq!(numbers.len(), 1000);
+        assert_eq!(numbers.len(), 3000);
         assert!(!numbers.contains(&0));
         let lookups = count(&mount, Operation::Lookup);
         ensure(lookups == 0, mount.requests())?;
@@ -148,16 +148,16 @@ fn a_thread_that_wants_names_gets_names() {
         let sizes = thread::spawn({
             let place = place.mnt();
             move || -> Vec<u64> {
-                (0..1000)
-                    .map(|n| place.join(format!("dir-{:02}/file-{n:04}", n % 20)))
+                (0..3000)
+                    .map(|n| place.join(format!("dir-{}/file-{n:04}", n % 3)))
                     .map(|path| fs::symlink_metadata(path).unwrap().len())
                     .collect()
             }
         });
-        assert_eq!(sizes.join().unwrap(), (0..1000).collect::<Vec<u64>>());
+        assert_eq!(sizes.join().unwrap(), (0..3000).collect::<Vec<u64>>());
         let looked_up = count(&mount, Operation::Lookup);
-        // One probe, and 19 directories without attributes.
-        ensure((900..1000).contains(&looked_up), mount.requests())
+        // A few files of the first directory, and most files of the others.
+        ensure((1000..2000).contains(&looked_up), mount.requests())
     });
 }
 
@@ -169,7 +169,7 @@ fn a_walk_after_one_for_names_finds_attributes() {
     let mut builder = MemFsBuilder::new();
     for n in 0..4000 {
         builder.file(
-            &format!("dir-{:02}/file-{n:04}", n % 40),
+            &format!("dir-{}/file-{n:04}", n % 4),
             [Piece::Stored(vec![0; n])],
         );
     }
@@ -195,7 +195,8 @@ fn a_walk_after_one_for_names_finds_attributes() {
         walk(false);
         walk(true);
         let looked_up = count(&mount, Operation::Lookup);
-        ensure(looked_up < 400, mount.requests())
+        // Those of the first directory with names only. Without it there would be three.
+        ensure(looked_up < 1200, mount.requests())
     });
 }
 

@@ -195,7 +195,7 @@ fn a_walk_after_one_for_names_finds_attributes() {
         walk(false);
         walk(true);
         let looked_up = count(&mount, Operation::Lookup);
-        // Those of the first directory with names only. Without it there would be three.
+        // The walk looks up the files of one directory, and is then given attributes.
         ensure(looked_up < 1200, mount.requests())
     });
 }

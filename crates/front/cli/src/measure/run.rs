@@ -35,22 +35,27 @@ pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     Ok((start.elapsed().as_secs_f64(), done))
 }
 
-/// Drops an image from the page cache, or all files below a directory. What was written before, such
+/// Drops an image from the page cache, and all files below `objects`. What was written before, such
 /// as an extracted tree, is written to disk first. The rest of the machine keeps its caches.
-pub fn drop_caches(path: &Path) -> Result<()> {
+pub fn drop_caches(image: &Path, objects: Option<&Path>) -> Result<()> {
+    rustix::fs::syncfs(File::open(active::home())?)?;
+    objects.map_or(Ok(()), drop_pages)?;
+    drop_pages(image)
+}
+
+fn drop_pages(path: &Path) -> Result<()> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     if file.metadata()?.is_dir() {
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let kind = entry.file_type()?;
             if kind.is_dir() || kind.is_file() {
-                drop_caches(&entry.path())?;
+                drop_pages(&entry.path())?;
             }
         }
         return Ok(());
     }
     file.sync_all()?;
-    rustix::fs::syncfs(File::open(active::home())?)?;
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 

@@ -114,8 +114,7 @@ impl Runner {
     }
 
     fn drop_caches(&self) -> Result<()> {
-        self.objects.as_deref().map_or(Ok(()), drop_caches)?;
-        drop_caches(&self.image)
+        drop_caches(&self.image, self.objects.as_deref())
     }
 
     fn start(&self, by: Contender) -> Result<Run> {

@@ -99,7 +99,7 @@ fn make(kit: &Kit, len: u64) -> Result<PathBuf> {
 
 /// Mounts the volume and removes the file.
 fn remove(volume: &Path, mount: impl FnOnce() -> anyhow::Result<Mount>) -> anyhow::Result<Run> {
-    drop_caches(volume)?;
+    drop_caches(volume, None)?;
     let mount = mount()?;
     let (seconds, ()) = timed(|| Ok(fs::remove_file(mount.path().join(BIG))?))?;
     let (counters, _) = mount.finish()?;

@@ -203,7 +203,7 @@ fn romfs(kit: &Kit) -> Result<Part> {
     let runner = kit.packed("romfs", &Writer::Romfs(options), len, 0)?;
     compare(kit, &mut part, &runner, BenchWork::CatCold)?;
     let itself = best(|| {
-        drop_caches(&runner.image)?;
+        drop_caches(&runner.image, None)?;
         let (seconds, found) = timed(|| runner.at_path(Work::Cat, &runner.image))?;
         Ok(Run {
             seconds,
@@ -234,7 +234,7 @@ fn squashfs(kit: &Kit) -> Result<Part> {
         let mut cat = Command::new("unsquashfs");
         cat.arg("-cat").arg(&runner.image).arg(FILE);
         best(|| {
-            drop_caches(&runner.image)?;
+            drop_caches(&runner.image, None)?;
             same(hashed(&mut cat)?, &expected)
         })
     });

@@ -50,8 +50,8 @@ struct Lister {
     thread: u32,
     /// The directory that the thread listed last.
     dir: u64,
-    /// Files of that directory without attributes, up to [`LISTED_PROBES`].
-    probes: usize,
+    /// Whether the thread was given files of that directory without attributes.
+    is_probed: bool,
     /// Files of that directory.
     files: u64,
     attributes: Attributes,
@@ -71,9 +71,7 @@ impl Listers {
             threads.push(Lister::new(thread, dir));
             threads.len() - 1
         });
-        let Some(lister) = threads.get_mut(at) else {
-            return Attributes::All;
-        };
+        let lister = &mut threads[at];
         lister.begin(dir);
         if lister.attributes != Attributes::None {
             return lister.attributes;
@@ -92,8 +90,8 @@ impl Listers {
         let mut state = self.state.lock().unpoisoned();
         let mut threads = state.threads.iter_mut();
         if let Some(lister) = threads.find(|lister| lister.thread == thread) {
-            lister.files = lister.files.saturating_add(files);
-            lister.probes = lister.probes.saturating_add(without);
+            lister.files += files;
+            lister.is_probed |= without > 0;
         }
     }
 
@@ -124,7 +122,7 @@ impl Lister {
         Self {
             thread,
             dir,
-            probes: 0,
+            is_probed: false,
             files: 0,
             attributes: Attributes::Probe,
         }
@@ -135,11 +133,11 @@ impl Lister {
         // Programs that sort a directory before they look at its files list all of it first, but
         // no more than 100,000 files.
         let is_shown = is_other || self.files > LONG_LISTING;
-        if self.attributes == Attributes::Probe && self.probes > 0 && is_shown {
+        if self.attributes == Attributes::Probe && self.is_probed && is_shown {
             self.attributes = Attributes::None;
         }
         if is_other {
-            (self.dir, self.files, self.probes) = (dir, 0, 0);
+            (self.dir, self.files, self.is_probed) = (dir, 0, false);
         }
     }
 }

@@ -53,8 +53,8 @@ pub const SHORT_LISTING: u64 = 128;
 /// Number of files of one directory after which a thread that has looked up none gets names only.
 /// find and du list at most 100,000 files before they look at them.
 pub const LONG_LISTING: u64 = 1 << 17;
-/// Number of directories whose listings of names the kernel may be told to forget. Each takes about
-/// 2 µs.
+/// Number of directories whose listings of names the kernel may be told to forget. Each costs a
+/// system call while a lookup waits.
 pub const NAMES_ONLY: usize = 1 << 16;
 /// Number of lookups in directories that others listed after which it is told so.
 pub const LISTED_STRANGERS: u32 = 32;
